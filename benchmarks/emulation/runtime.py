@@ -420,11 +420,12 @@ def _count_local(made: Any, even: Any) -> Any:
 def _race(made: Any) -> Any:
     """Note an access to the LDS, and whether it is ordered after those of other waves to the same place.
 
-    The last argument: 2 of an access that vmcnt counts, and 1 of a store.  A note is the wave (8 bits), the counter
-    (1), the number of the record (23) and of the access by its counter (32).
+    how: 2 of an access that vmcnt counts, and 1 of a store.  differs: the lanes of a store that change what is there;
+    waves that store the same value, as those of a replicated tensor do, need no order.  A note is the wave (8 bits),
+    the counter (1), the number of the record (23) and of the access by its counter (32).
     """
-    c = _Code(made, "race", "v", "pppiii")
-    context, record, addresses, mask, size, how = c.args
+    c = _Code(made, "race", "v", "pppiiii")
+    context, record, addresses, mask, size, how, differs = c.args
     queue, stores = c.b.lshr(how, c.const(1)), c.b.and_(how, c.const(1))
     me, blocks = c.field(context, NOW), c.field(context, BLOCKS, c.pointer)
     mine = c.at(blocks, c.b.mul(me, c.const(WAVE_BYTES)))
@@ -457,10 +458,13 @@ def _race(made: Any) -> Any:
         with c.repeat(c.b.add(c.b.sub(last, first), c.const(1))) as step:
             unit = c.b.add(first, step)
             entry = c.at(shadow, c.b.shl(unit, c.const(4)))
-            check(c.get(entry), c.b.shl(unit, shift))
+            changes = c.b.and_(c.b.lshr(differs, lane), c.const(1))
+            with c.b.if_then(c.b.icmp_unsigned("!=", changes, c.const(0))):
+                check(c.get(entry), c.b.shl(unit, shift))
             with c.b.if_else(c.b.icmp_unsigned("!=", stores, c.const(0))) as (then, otherwise):
                 with then:
-                    check(c.field(entry, 8), c.b.shl(unit, shift))
+                    with c.b.if_then(c.b.icmp_unsigned("!=", changes, c.const(0))):
+                        check(c.field(entry, 8), c.b.shl(unit, shift))
                     c.put(entry, 0, note)
                 with otherwise:
                     c.put(entry, 8, note)
@@ -475,16 +479,27 @@ def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local:
     with c.b.if_then(c.b.icmp_unsigned("==", mask, c.const(0))):
         c.b.ret_void()
     given = [context, record, addresses, mask, c.const(size)]
+    part = c.ir.IntType(8 * min(4, size))
     if local:
         c.b.call(functions["count_local"], [*given, c.const(int(what == "load"))])
+        delta = c.field(context, LDS)
         watched = c.b.icmp_unsigned("!=", c.field(context, SHADOW), c.const(0))
         with c.b.if_then(watched):
-            c.b.call(functions["race"], [*given, c.b.add(c.b.shl(queue, c.const(1)), c.const(int(what == "store")))])
-        delta = c.field(context, LDS)
+            differs = c.var(mask if what == "load" else c.const(0))
+            if what == "store":
+                with c.lanes(mask) as lane:
+                    place = c.b.inttoptr(c.b.add(c.get(c.element(addresses, lane)), delta), c.pointer)
+                    for word in range(max(1, size // 4)):
+                        value = c.b.load(c.element(data, c.b.add(lane, c.const(LANES * word)), c.i32), typ=c.i32)
+                        stored = value if size >= 4 else c.b.trunc(value, part)
+                        other = c.b.icmp_unsigned("!=", stored, c.b.load(c.at(place, 4 * word), typ=part, align=1))
+                        bit = c.b.shl(c.b.zext(other, c.i64), lane)
+                        c.b.store(c.b.or_(c.get(differs), bit), differs)
+            how = c.b.add(c.b.shl(queue, c.const(1)), c.const(int(what == "store")))
+            c.b.call(functions["race"], [*given, how, c.get(differs)])
     else:
         c.b.call(functions["count"], [*given, c.const(8 * WHATS.index(what))])
         delta = c.field(c.field(record, CACHE + 16, c.pointer), DELTA)
-    part = c.ir.IntType(8 * min(4, size))
     if size == 4:
         with c.b.if_then(c.b.call(functions["even"], [addresses, mask, c.const(size)])):
             copy = c.b.module.declare_intrinsic("llvm.memcpy", [c.pointer, c.pointer, c.i64])

@@ -71,9 +71,7 @@ def _wave(_: click.Context, option: click.Parameter, value: str | None) -> tuple
 @several(
     "--arch ARCH -> arches", "gfx942 (MI300X, the default) or gfx950 (MI355X); a program runs once on each.", TARGETS
 )
-@flag(
-    "--no-hazards", "Leave out whether waves of a workgroup race in the LDS, and registers are used before their wait."
-)
+@flag("--hazards", "Look, too, whether waves of a workgroup race in the LDS, and registers are used before their wait.")
 @option(
     "--configurations",
     "Of a kernel under @triton.autotune: the first configuration that fits, or all, which are compared.",
@@ -110,8 +108,8 @@ def emulate(given: Given) -> int | None:
     """
     if why := missing():
         raise click.ClickException(why)
-    if given.no_hazards:
-        os.environ[hazards.OFF] = "1"
+    if given.hazards:
+        os.environ[hazards.ON] = "1"
     if program := click.get_current_context().meta[PROGRAM]:
         if given.file:
             raise click.UsageError(f"{given.file} and a program behind --: name one of them")

@@ -74,7 +74,8 @@ def _without_notes(folder: Path, stems: Iterable[str]) -> list[str]:
         except OSError as error:
             data, why = {}, f"cannot be read: {error.strerror}"
         if not why and any(map(_is_timed, data["results"].items())):
-            why = f"no {path.stem}.*.notes.jsonl.gz lies beside it: `ridgeline records add` makes it of the trials"
+            made = "`ridgeline records add --help` says how it is made"
+            why = f"no {path.stem}.*.notes.jsonl.gz lies beside it; {made} of recorded trials"
         problems += [f"{path}: {why}; left out"] if why else []
     return problems
 

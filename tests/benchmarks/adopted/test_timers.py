@@ -12,6 +12,7 @@ import pytest
 from benchmarks.adopted import session
 from benchmarks.adopted.session import gpus_from
 from benchmarks.adopted.survey import ScriptRun
+from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.plan import Protocol
 from benchmarks.worker.scripts import timers
 from benchmarks.worker.scripts.interception import TimerCall, Timing
@@ -101,7 +102,7 @@ def test_a_survey_takes_different_gpus_and_a_trial_the_first(tmp_path: Path, mon
     monkeypatch.setattr(session, "ScriptSide", Side)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     (tmp_path / "bench.py").write_text("")
-    checkouts: Any = [SimpleNamespace(role=role, path=tmp_path, python="python") for role in ("base", "head")]
+    checkouts = [Checkout(role, tmp_path, python="python") for role in ("base", "head")]
     asked = session.ScriptSampling(None, tmp_path / "survey.json", 7)
     script = ScriptRun("bench.py", tmp_path / "bench.py")
     with session.ScriptSession(script, checkouts, Protocol(cache="hot"), asked, lambda event: None) as opened:

@@ -652,7 +652,7 @@ def test_an_asv_file_without_its_trials_is_named(record: Any, results: Path) -> 
     frame = records.load(results)
     assert len(frame) == 0
     [said] = frame.attrs["problems"]
-    assert "records add" in said
+    assert "`ridgeline records add --help`" in said
 
 
 def test_commits_come_oldest_first(record: Any, results: Path) -> None:
