@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shlex
@@ -219,7 +220,8 @@ def test_registers_that_were_spilled_come_back(small):
     chosen = [one for one in small if one.operator == "grouped_gemm_dgrad" and one.case.N % 128 and one.knobs]
     done: list[Execution] = []
     for one in chosen:
-        cases.execute(grouped_gemm_dgrad, one, done.append)
+        large = dataclasses.replace(one, knobs={**one.knobs, "block_m": 256, "block_n": 256, "block_k": 64})
+        cases.execute(grouped_gemm_dgrad, large, done.append)
     executed = [one.instructions for one in done if any(name.startswith("scratch_store") for name in one.instructions)]
     assert executed, "no case spills any more: look for another one"
     assert all(any(name.startswith("scratch_load") for name in one) for one in executed)
