@@ -161,7 +161,7 @@ def test_the_process_fills_the_cache_of_launches(tmp_path, monkeypatch):
     """What the declaration of an arm and the candidates of an autotuner name, compiled by the real compiler."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     directory = make_directories()
-    device = {"arch": "sm_90", "compute_units": 132, "folder": str(directory / "compiled")}
+    device = {"arch": "sm_90", "compute_units": 132, "folder": str(directory / "compiled"), "renamed": {}}
     process = FillingProcess(Checkout("head", ROOT), directory, device, Quiet())
     try:
         name = "gptoss20b_gateup_b4_m2048_mild"
