@@ -488,7 +488,8 @@ def test_what_one_raises_ends_the_others():
 
     with pytest.raises(OSError, match="no disk"):
         list(lanes.run([works, works, fails, works], 3, quiet))
-    assert stopped == ["Stopped", "Stopped"]
+    assert len(stopped) >= 2, "the fourth may have begun"
+    assert set(stopped) == {"Stopped"}
 
 
 def needing(**arm: Any) -> tuple[PlannedCase, ...]:

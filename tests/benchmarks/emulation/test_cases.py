@@ -168,7 +168,13 @@ def test_who_wrote_an_element(sums):
     assert any(line.startswith("s") and "exec_lo=0xffffffff" in line for line in watch.found.registers())
 
 
-def test_the_line_of_source_that_wrote_it(sums):
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """A cache of compiled kernels of one's own: what another clone left in the usual one names lines of that clone."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+
+
+def test_the_line_of_source_that_wrote_it(own_cache, sums):
     watch = LastWrite(FIRST_ADDRESS + 2 * (1008 * 4 + 2 * GAP & -GAP), 4)
     execute(**sums, watch=watch)
     line = source_line(watch.found.code, watch.found.instruction.at)
