@@ -150,7 +150,13 @@ def test_outputs_of_other_shapes_have_no_first_wrong_element():
 
 
 @pytest.fixture
-def sums() -> dict[str, object]:
+def own_cache(tmp_path, monkeypatch):
+    """A cache of compiled kernels of one's own: what another clone left in the usual one names lines of that clone."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+
+
+@pytest.fixture
+def sums(own_cache) -> dict[str, object]:
     code = kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
     buffers = [np.ones(1008, np.float32), np.ones(1008, np.float32), np.zeros(1008, np.float32)]
     return {"data": code, "arguments": [*buffers, np.int32(1008)], "grid": (2, 1, 1), "warps": 4}
@@ -168,13 +174,7 @@ def test_who_wrote_an_element(sums):
     assert any(line.startswith("s") and "exec_lo=0xffffffff" in line for line in watch.found.registers())
 
 
-@pytest.fixture
-def own_cache(tmp_path, monkeypatch):
-    """A cache of compiled kernels of one's own: what another clone left in the usual one names lines of that clone."""
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
-
-
-def test_the_line_of_source_that_wrote_it(own_cache, sums):
+def test_the_line_of_source_that_wrote_it(sums):
     watch = LastWrite(FIRST_ADDRESS + 2 * (1008 * 4 + 2 * GAP & -GAP), 4)
     execute(**sums, watch=watch)
     line = source_line(watch.found.code, watch.found.instruction.at)
