@@ -218,6 +218,11 @@ NAMED_BY_POINTS = ("kernel", "case", "backend", "set")
 """Options that say what a points file says."""
 
 
+def finished_trials(file: Path) -> int:
+    """Trials that a file has already: the next one has this number."""
+    return file.read_bytes().count(b"\n") if file.exists() and file.suffix != ".gz" else 0
+
+
 def points_file(arguments: argparse.Namespace, checkouts: Sequence[Checkout]) -> PointsFile:
     """The points that are asked for.  UsageError for a file that cannot be used, or options that say the same."""
     for option in NAMED_BY_POINTS:

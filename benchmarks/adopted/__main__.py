@@ -106,7 +106,7 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
             session.warnings += warnings(survey)
             if given.told:
                 return _tell(session, survey, given.told)
-            usual = [[MeasureOrder(script.operator, (), _lines(given.out), given.trials)]]
+            usual = [[MeasureOrder(script.operator, (), program.finished_trials(given.out), given.trials)]]
             return _measure(session, survey, orders.read() if given.orders else usual, given.out)
     except CannotRun as error:
         print(f"error: {error}", file=sys.stderr)
@@ -124,11 +124,6 @@ def _prepare_environment(script: ScriptRun) -> None:
         os.environ[START_VARIABLE] = "spawn"
     if script.device == "cpu":
         os.environ.setdefault(*WAITING)
-
-
-def _lines(file: Path) -> int:
-    """Trials that a file has already: the next one has this number."""
-    return file.read_bytes().count(b"\n") if file.exists() and file.suffix != ".gz" else 0
 
 
 def _measure(session: ScriptSession, survey: Survey, told: Iterable[Sequence[MeasureOrder]], out: Path) -> int:

@@ -29,9 +29,9 @@ from benchmarks.adopted.survey import (
     kept,
 )
 from benchmarks.coordinator import starting
-from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, Description
+from benchmarks.coordinator.checkouts import Checkout, probe
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
-from benchmarks.coordinator.ranks import VARIABLES, Failed, started
+from benchmarks.coordinator.ranks import VARIABLES
 from benchmarks.coordinator.samples import failed_entry
 from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.machine import fingerprint
@@ -81,6 +81,8 @@ class ScriptSampling:
 class ScriptSession(Session):
     """One command.  A context manager: on leaving it none of its processes stays."""
 
+    follows_code = False
+
     def __init__(
         self,
         script: ScriptRun,
@@ -121,24 +123,10 @@ class ScriptSession(Session):
         if self.descriptions:
             return
         pythons = {one.python: one for one in self.checkouts}
-        seen = {python: self._probed(one) for python, one in pythons.items()}
-        for one in self.checkouts:
-            found = seen[one.python]
-            environment = {key: value for key, value in found["environment"].items() if "missing" not in key}
-            self.descriptions[one.role] = Description({}, {}, [], found["devices"], environment)
+        on_cpu = bool(self.script.device)
+        seen = {python: probe(one, self._directory, self._variables(), on_cpu) for python, one in pythons.items()}
+        self.descriptions = {one.role: seen[one.python] for one in self.checkouts}
         self._look_at_machine()
-
-    def _probed(self, checkout: Checkout) -> JsonObject:
-        """What its Python sees; CheckoutError if it cannot measure, or a GPU is there and not seen."""
-        python = checkout.python
-        try:
-            with started("probe", python, checkout.path, 1, self._directory, self._variables()) as pool:
-                seen: JsonObject = pool.ask("probe", START_S, "probe")[0]
-        except Failed as error:
-            raise CheckoutError(f"{python} cannot run the measuring process: {error}") from error
-        if why := "" if self.script.device else fingerprint.unseen_gpu(seen["devices"], seen["environment"]):
-            raise CheckoutError(why)
-        return seen
 
     # ---- the survey ----------------------------------------------------------------------------------------------
 
@@ -381,11 +369,6 @@ class ScriptSession(Session):
             "yardstick": survey.asked,
             "case_yardsticks": {name: survey.definition(role, name) for name in cases},
         }
-
-    def _checkout_entry(self, checkout: Checkout, name: str, found: Description) -> JsonObject:
-        """Without digests of code: nobody knows which files a script reaches."""
-        entry = super()._checkout_entry(checkout, name, found)
-        return {key: one for key, one in entry.items() if key not in ("kernels_digest", "kernel_digest", "ran")}
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------

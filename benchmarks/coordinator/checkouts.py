@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks import trial_file
 from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed, started
+from benchmarks.machine.fingerprint import unseen_gpu
 from benchmarks.plan import unknown_kernel
 from benchmarks.reach import operators
 from benchmarks.reach.code import CheckoutCode
@@ -71,6 +72,23 @@ class Description:
     broken: list[JsonObject]
     devices: list[JsonObject]
     environment: JsonObject
+
+
+def probe(checkout: Checkout, directory: Path, variables: Mapping[str, str], on_cpu: bool = False) -> Description:
+    """The machine and the versions as the Python of a checkout sees them; of no operators.
+
+    variables: of the process that looks, beside those of this one.  on_cpu: a GPU is left alone on purpose.  Raises
+    CheckoutError if it cannot measure, or does not see the GPU that is there.
+    """
+    try:
+        with started("probe", checkout.python, checkout.path, 1, directory, variables) as pool:
+            seen = pool.ask("probe", START_S, "probe")[0]
+    except Failed as error:
+        raise CheckoutError(f"{checkout.python} cannot run the measuring process: {error}") from error
+    if why := "" if on_cpu else unseen_gpu(seen["devices"], seen["environment"]):
+        raise CheckoutError(why)
+    environment = {key: value for key, value in seen["environment"].items() if "missing" not in key}
+    return Description({}, {}, [], seen["devices"], environment)
 
 
 def describe(checkouts: Sequence[Checkout], directory: Path, terms: Json, limit_s: float) -> dict[str, Description]:

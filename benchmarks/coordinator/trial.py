@@ -85,6 +85,9 @@ class Session:
     A context manager: on entering it asks all checkouts what they declare and finds out what machine this is.
     """
 
+    follows_code = True
+    """Whether it is known which files an operator's code comes from; else trials have no digests of them."""
+
     def __init__(
         self, checkouts: Sequence[Checkout], protocol: Protocol, selection: Selection, on_progress: Report | None = None
     ) -> None:
@@ -377,13 +380,16 @@ class Session:
         return {one.role: self._checkout_entry(one, name, self.descriptions[one.role]) for one in self.checkouts}
 
     def _checkout_entry(self, checkout: Checkout, name: str, found: Description) -> JsonObject:
+        code = {
+            "kernels_digest": self._digests.get(checkout.role),
+            "kernel_digest": self._own_digests.get(checkout.role, {}).get(name),
+            "ran": self._ran.get((name, checkout.role), {}),
+        }
         return {
             "commit": checkout.commit,
             "date_ms": checkout.date_ms,
             "dirty": checkout.dirty,
-            "kernels_digest": self._digests.get(checkout.role),
-            "kernel_digest": self._own_digests.get(checkout.role, {}).get(name),
-            "ran": self._ran.get((name, checkout.role), {}),
+            **(code if self.follows_code else {}),
             "environment": {**found.environment, "libraries": called_libraries(found.kernels.get(name))},
             "declaration": found.kernels.get(name),
             "broken": [{key: one[key] for key in ("module", "reason", "declares")} for one in found.broken],

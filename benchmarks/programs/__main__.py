@@ -57,7 +57,7 @@ def _run(given: argparse.Namespace) -> int:
     asked = _program(given.program)
     trial_file.check_writable(given.out)
     protocol = Protocol(given.rounds, given.trials, "hot", given.seed, deadline_s=given.deadline)
-    usual = [[MeasureOrder("", (), _lines(given.out), given.trials)]]
+    usual = [[MeasureOrder("", (), program.finished_trials(given.out), given.trials)]]
     tally = Tally()
     try:
         report = program.reporter(given.progress)
@@ -82,11 +82,6 @@ def _program(text: str) -> Program:
         return built(Program, {**fields, **({"reader": declared(reader)} if reader else {})})
     except (ValueError, TypeError, Unfit, ReaderError) as error:
         raise UsageError(f"--program: {error}") from None
-
-
-def _lines(file: Path) -> int:
-    """Trials that a file has already: the next one has this number."""
-    return file.read_bytes().count(b"\n") if file.exists() and file.suffix != ".gz" else 0
 
 
 if __name__ == "__main__":

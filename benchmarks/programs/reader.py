@@ -45,8 +45,8 @@ UNIT = re.compile(
     "|".join(rf"(?<![\w/]){re.escape(unit)}(?![\w/])" for unit in sorted({*TIMES, *RATES}, key=len)[::-1])
 )
 
-ENDED = "run"
-"""Stands for a case where a run ended and nobody knows which one it was at."""
+UNNAMED = "run"
+"""The case of a row whose fields name none."""
 
 
 class ReaderError(ValueError):
@@ -94,7 +94,7 @@ class Reader:
     path: steps parted by dots, * for every entry, [key=value] for the entry that has it; a row also has the fields of
     the objects around it, as parent.NAME.  A column that a heading names twice is NAME and NAME#2.
     marks: texts by which the output of the tool is recognised.  strip: what is taken from the start of each line.
-    facts: patterns for lines that are no rows; what they name is a field of the rows below.  begin: pattern of a line
+    facts: patterns for the other lines; each named group is a field of the rows below.  begin: pattern of a line
     at which another run begins.  case: fields that name a case.  backend: of the rows; backend_field: the field that
     says it.  series: several numbers of a row.  wide: every other column is a series, in the unit that its name has.
     leave_out: rows that are no measurement.  spare: rows that count only where their case has no other.
@@ -477,7 +477,7 @@ class _Output:
             value = _text(_get(fields, name))
             if value:
                 parts.append(f"{name.rpartition('.')[2]}{value}" if _is_number(value) and len(names) > 1 else value)
-        return _name("_".join(parts)) or ENDED
+        return _name("_".join(parts)) or UNNAMED
 
     def _wide(self, fields: Fields) -> Iterator[Series]:
         """Every column that is not part of the case, as a series: "triton (GB/s)" is the backend triton in GB/s."""

@@ -23,12 +23,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import lifetime
-from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, Description
+from benchmarks.coordinator.checkouts import Checkout, Description, probe
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
-from benchmarks.coordinator.ranks import Failed, started
 from benchmarks.coordinator.samples import failed_entry
 from benchmarks.coordinator.trial import CaseEntries, Session
-from benchmarks.machine import fingerprint
 from benchmarks.machine.system import gpu_file
 from benchmarks.plan import PlannedCase, Protocol, Selection
 from benchmarks.programs.reader import Reader, ReaderError, Row, fitting, read, readers
@@ -73,7 +71,6 @@ class ProgramRun:
     why: str = ""
     detail: str = ""
     said: tuple[str, ...] = ()
-    took_s: float = 0.0
 
 
 class ProgramSession(Session):
@@ -81,6 +78,8 @@ class ProgramSession(Session):
 
     kept: folder for the stamps of builds.  printed: by role, the end of what the first run printed.
     """
+
+    follows_code = False
 
     def __init__(
         self, program: Program, checkouts: Sequence[Checkout], protocol: Protocol, report: Report, kept: Path
@@ -97,10 +96,11 @@ class ProgramSession(Session):
 
     def _describe(self) -> None:
         """The machine; both sides built; one run of each, which says what cases there are."""
-        seen = self._probed()
-        environment = {key: value for key, value in seen["environment"].items() if "missing" not in key}
-        for one in self.checkouts:
-            self.descriptions[one.role] = Description({}, {}, [], seen["devices"], environment)
+        if gpu_file(Path("/")):
+            seen = probe(self.checkouts[0], self._directory, {})
+        else:  # torch, which takes seconds to import, would see none
+            seen = Description({}, {}, [], [], {"python": platform.python_version()})
+        self.descriptions = {one.role: seen for one in self.checkouts}
         self._look_at_machine()
         for one in self.checkouts:
             if failed := self._build(one):
@@ -111,21 +111,6 @@ class ProgramSession(Session):
             self.warnings += [f"{role}: {sentence}" for sentence in run.said]
         if not any(run.rows for run in runs.values()):
             raise NothingToRun("; ".join(f"{role}: {run.why}\n{run.detail}".strip() for role, run in runs.items()))
-        self._declare()
-
-    def _probed(self) -> JsonObject:
-        """Devices and versions, as the Python that runs us sees them.  Raises CheckoutError."""
-        if not gpu_file(Path("/")):  # torch, which takes seconds to import, would see none
-            return {"devices": [], "environment": {"python": platform.python_version()}}
-        first = self.checkouts[0]
-        try:
-            with started("probe", sys.executable, first.path, 1, self._directory, {}) as pool:
-                seen: JsonObject = pool.ask("probe", START_S, "probe")[0]
-        except Failed as error:
-            raise CheckoutError(f"{sys.executable} cannot run the measuring process: {error}") from error
-        if why := fingerprint.unseen_gpu(seen["devices"], seen["environment"]):
-            raise CheckoutError(why)
-        return seen
 
     def _build(self, checkout: Checkout) -> ProgramRun | None:
         """Build a side, unless it is built already; the failure, None if there is none."""
@@ -208,7 +193,7 @@ class ProgramSession(Session):
 
     def _shell(self, line: str, folder: Path) -> ProgramRun:
         """Run a line of bash to its end; detail: all that it printed.  Its process group is ended with it."""
-        begin, printed = time.monotonic(), self._directory / f"printed-{os.urandom(4).hex()}"
+        printed = self._directory / f"printed-{os.urandom(4).hex()}"
         variables = {**lifetime.told(os.environ), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{_path()}"}
         with printed.open("wb") as out, (printed.with_suffix(".err")).open("wb") as err:
             argv = ["bash", "-o", "pipefail", "-c", line]
@@ -236,7 +221,7 @@ class ProgramSession(Session):
         status, why = _ending(code, self.protocol.deadline_s)
         why = f"`{line[:100]}` {why}; last it said: {last.strip()[:300]}" if why else ""
         detail = text if not why else f"{text}\n{errors}"
-        return ProgramRun({}, status, why, detail, took_s=time.monotonic() - begin)
+        return ProgramRun({}, status, why, detail)
 
     # ---- trials ------------------------------------------------------------------------------------------------------
 
@@ -289,11 +274,6 @@ class ProgramSession(Session):
                 entry = entries.setdefault(row.case, {"method": "program", "warnings": [], "arms": {}})
                 entry["arms"][f"{role}/{row.backend}"] = _arm(runs[role], key)
         return entries
-
-    def _checkout_entry(self, checkout: Checkout, name: str, found: Description) -> JsonObject:
-        """Without digests of code: nobody knows which files a program reaches."""
-        entry = super()._checkout_entry(checkout, name, found)
-        return {key: one for key, one in entry.items() if key not in ("kernels_digest", "kernel_digest", "ran")}
 
 
 def _arm(runs: Sequence[ProgramRun], key: tuple[str, str]) -> JsonObject:
