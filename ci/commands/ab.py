@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import click
@@ -82,13 +81,14 @@ def ab(given: Given) -> int:
     run in turn on both sides, and each row that it prints is a case.
     """
     rules = policy.load(given.policy_file)
-    words = words_behind()
-    if (given.program or given.reads or words) and not given.replay:
-        return _of_program(given, rules, words)
     if given.replay:  # by the same code as live ones
         recording = replay.opened(given.replay)
         judgement = judge(recording.comparisons, rules)
         return shown(judgement, recording.trials, recording.rejected, given.as_json, title="recorded trials")
+    if program := _program(given):
+        rules = programs.rules_for(rules, program.name)
+        given.rounds = given.rounds or programs.ROUNDS
+        given.why = False  # its experiments put knobs, files and compilers of operators back
     if not given.dry_run:
         wait_for_turn()
     clock = VerbClock()
@@ -96,52 +96,43 @@ def ab(given: Given) -> int:
     repository = Repository(Path.cwd())
     checkouts = two_checkouts(repository, given.base, given.head, given.out)
     check_recordable(given, checkouts, planned)
-    file = given.out or scratch("ab", checkouts[1])
-    if given.dry_run:
-        one, two = (checkout.label for checkout in checkouts)
-        click.echo(f"would compare {two} with {one} ({planned.tier} tier) into {file}")
-        return 0
-    outcome = compared(checkouts, planned, rules, file, given.all_cases)
-    code = finish(outcome, checkouts, planned, rules, file, repository.root, given, clock)
-    clock.say(outcome.file.trials, given.timings, to_stderr=given.as_json)
-    return code
-
-
-def _of_program(given: Given, rules: policy.Policy, words: tuple[str, ...]) -> int:
-    """Compare two commits by a benchmark program."""
-    if given.program and words:
-        raise click.UsageError(f"--program {given.program} has a command of its own; leave out what stands behind --")
-    if given.reads and not words:
-        raise click.UsageError("--reads is for a command behind --; a [[program]] names its reader itself: reads = ...")
-    settings = project.around(Path.cwd())
-    asked = (
-        programs.program_of_words(settings, words, given.reads or "")
-        if words
-        else programs.declared_program(settings, given.program)
-    )
-    if any(getattr(given, name, None) for name in OF_OPERATORS) or set(given.kernels) - {asked.name}:
-        raise click.UsageError("a program runs whole: --kernel, --case, --backend, --set and --env-* are of operators")
-    if not given.dry_run:
-        wait_for_turn()
-    clock = VerbClock()
-    planned = dataclasses.replace(plan(given), rounds=given.rounds or programs.ROUNDS)
-    repository = Repository(settings.root)
-    checkouts = two_checkouts(repository, given.base, given.head, given.out)
-    check_recordable(given, checkouts, planned)
-    if _same_files(repository, checkouts) and not given.all_cases:
+    if program and not given.all_cases and _same_files(repository, checkouts):
         click.echo("both commits have the same files: nothing can have changed (--all-cases runs both)", err=True)
         return shown(Judgement(Verdict.SAME, "the same files on both sides"), (), (), given.as_json, checkouts)
     file = given.out or scratch("ab", checkouts[1])
     if given.dry_run:
         one, two = (checkout.label for checkout in checkouts)
-        click.echo(f"would build and run {asked.name} on {one} and {two}, into {file}")
+        if program:
+            click.echo(f"would build and run {program.name} on {one} and {two}, into {file}")
+        else:
+            click.echo(f"would compare {two} with {one} ({planned.tier} tier) into {file}")
         return 0
-    rules = programs.rules_for(rules, asked.name)
-    given.why = False  # its experiments put knobs, files and compilers of operators back
-    outcome = live.compare(checkouts, planned, rules, machine_kind(), file, err_console(), asked.measure)
+    if program:
+        outcome = live.compare(checkouts, planned, rules, machine_kind(), file, err_console(), program.measure)
+    else:
+        outcome = compared(checkouts, planned, rules, file, given.all_cases)
     code = finish(outcome, checkouts, planned, rules, file, repository.root, given, clock)
     clock.say(outcome.file.trials, given.timings, to_stderr=given.as_json)
     return code
+
+
+def _program(given: Given) -> programs.ProgramRequest | None:
+    """The benchmark program that is asked for, None for operators.  UsageError for options that do not go together."""
+    words = words_behind()
+    if given.program and words:
+        raise click.UsageError(f"--program {given.program} has a command of its own; leave out what stands behind --")
+    if given.reads and not words:
+        raise click.UsageError("--reads is for a command behind --; a [[program]] names its reader itself: reads = ...")
+    if not given.program and not words:
+        return None
+    settings = project.around(Path.cwd())
+    if words:
+        program = programs.program_of_words(settings, words, given.reads or "")
+    else:
+        program = programs.declared_program(settings, given.program)
+    if any(getattr(given, name, None) for name in OF_OPERATORS) or set(given.kernels) - {program.name}:
+        raise click.UsageError("a program runs whole: --kernel, --case, --backend, --set and --env-* are of operators")
+    return program
 
 
 def _same_files(repository: Repository, checkouts: tuple[LocalCheckout, LocalCheckout]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from benchmarks.emulation.device.program import emulated
 from benchmarks.emulation.installed import missing
 from benchmarks.emulation.launch import LIMIT, Execution, execute
 from benchmarks.emulation.watching import Trace
-from ci.options import ANY, Given, NewFile, VerbCommand, flag, option, several, verb
+from ci.options import ANY, Given, NewFile, WordsCommand, flag, option, several, verb, words_behind
 from ci.whole_files import replace
 
 MOST_CONFLICTS = 5
@@ -27,18 +28,9 @@ EXAMPLES = """ridgeline emulate --arch gfx942 --arch gfx950 -- pytest tests
 
 TARGETS = click.Choice(["gfx942", "gfx950"])
 
-PROGRAM = "program"
-"""In the context: what stands behind `--`."""
 
-
-class ProgramOrFile(VerbCommand):
+class ProgramOrFile(WordsCommand):
     """What stands behind `--` is a program with its arguments, as they are."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the program away before options are read."""
-        at = args.index("--") if "--" in args else len(args)
-        ctx.meta[PROGRAM] = args[at + 1 :]
-        return super().parse_args(ctx, args[:at])
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Both forms."""
@@ -110,7 +102,7 @@ def emulate(given: Given) -> int | None:
         raise click.ClickException(why)
     if given.hazards:
         os.environ[hazards.ON] = "1"
-    if program := click.get_current_context().meta[PROGRAM]:
+    if program := words_behind():
         if given.file:
             raise click.UsageError(f"{given.file} and a program behind --: name one of them")
         return _program(program, given)
@@ -126,7 +118,7 @@ def emulate(given: Given) -> int | None:
     return None
 
 
-def _program(command: list[str], given: Given) -> int:
+def _program(command: Sequence[str], given: Given) -> int:
     """Run it on each target; the exit code: 0 if all passed."""
     runs = []
     for arch in given.arches or ["gfx942"]:

@@ -34,7 +34,7 @@ from ci.options import (
     wait_for_turn,
     with_rounds,
 )
-from ci.programs import ProgramRequest, declared_program
+from ci.programs import declared_program
 from ci.report import run_summary
 from ci.report.words import plain
 from ci.trials.file import Followed, measured_operators, missing, read
@@ -104,7 +104,8 @@ def run(given: Given) -> int:
     before = len(log.read().trials)
     if given.program:
         asked = dataclasses.replace(planned, rounds=given.rounds or 0)
-        code = _program(given.program).measure([head], asked, file, err_console())
+        program = declared_program(project.around(Path.cwd()), given.program)
+        code = program.measure([head], asked, file, err_console())
     else:
         code = _resumed(head, planned, log) if given.resume else measure([head], planned, file, err_console())
     measured = log.read()
@@ -163,8 +164,3 @@ def _say_effort(head: LocalCheckout, planned: MeasurePlan, results: Path, gpus: 
     efforts = effort.expected(worlds, known, planned.trials)
     out_console().print(effort.table(efforts, gpus, planned.trials))
     click.echo(effort.verdict(efforts))
-
-
-def _program(name: str) -> ProgramRequest:
-    """The benchmark program of that name."""
-    return declared_program(project.around(Path.cwd()), name)
