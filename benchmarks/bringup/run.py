@@ -227,7 +227,7 @@ def _verify_command(kernel: str, case: str, backend: str) -> str:
 
 
 def not_tried_row(kernel: str, case: str, arm: PlannedArm) -> Row:
-    """A backend for which there is no time."""
+    """The row of a backend that would take too long: its own, or what was left."""
     compiling = f"not tried: {arm.libraries} compiles itself on first use, up to {arm.first_call_s / 60:.0f} minutes"
     late = f"not tried: the kernels before it took {BUDGET_S:.0f} s"
     why = compiling if compiles_long(arm) else late

@@ -79,7 +79,7 @@ def row(
 
 
 def verdict_row(name: str, text: str, problem: str, next_step: str, **numbers: tuple[float, str]) -> Row:
-    """A row that passes where there is no problem."""
+    """A row that fails with a problem, and passes without."""
     if problem:
         return row(name, RowStatus.FAIL, f"{text}: {problem}", next_step, **numbers)
     return row(name, RowStatus.PASS, text, **numbers)

@@ -102,7 +102,7 @@ def compiled(instruction: Instruction, machine: Machine, texts: dict[str, str]) 
     try:
         if instruction.name.startswith("V_MFMA"):
             text, numbers = product(product_of(instruction.inst, instruction.name, machine.code.arch))
-            return _named(text, numbers, texts)
+            return _compiled(text, numbers, texts)
         effects = traced(_step(instruction, machine), instruction.kind == "branch")
         divergence, parameters = "", effects.graph.parameters
         if instruction.kind == "branch" and "EXEC" in instruction.name:
@@ -113,7 +113,7 @@ def compiled(instruction: Instruction, machine: Machine, texts: dict[str, str]) 
     except (Untraceable, Unlowered, Unknown, TypeError, ValueError, AttributeError, IndexError):
         return Compiled(UNKNOWN, ())
     last = max((parameters[place] for place in effects.vectors()), default=-1)
-    return _named(text, parameters, texts, last + 1)
+    return _compiled(text, parameters, texts, last + 1)
 
 
 def _queue(instruction: Instruction) -> str:
@@ -122,7 +122,8 @@ def _queue(instruction: Instruction) -> str:
     return "" if form == "SMEM" or instruction.name == "BUFFER_INV" else QUEUES.get(form, "")
 
 
-def _named(text: str, parameters: Sequence[int], texts: dict[str, str], registers: int = 512) -> Compiled:
+def _compiled(text: str, parameters: Sequence[int], texts: dict[str, str], registers: int = 512) -> Compiled:
+    """An instruction whose code is `text`, which is added to `texts` under its name."""
     name = library.name_of(text)
     texts[name] = text
     return Compiled(name, tuple(int(one) & (1 << 64) - 1 for one in parameters), registers)

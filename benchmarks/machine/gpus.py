@@ -224,29 +224,29 @@ class AmdSmi(DriverLibrary):
     def reading(self, address: str) -> JsonObject:
         """See DriverLibrary.  The slowest die decides the clock."""
         metrics = self.table("get_gpu_metrics_info", self.handles[address])
-        clocks = [plain(clock) for clock in metrics.get("current_gfxclks") or [metrics.get("current_gfxclk")]]
-        throttle = plain(metrics.get("indep_throttle_status"))
-        throttle = plain(metrics.get("throttle_status")) if throttle is None else throttle
+        clocks = [unwrapped(clock) for clock in metrics.get("current_gfxclks") or [metrics.get("current_gfxclk")]]
+        throttle = unwrapped(metrics.get("indep_throttle_status"))
+        throttle = unwrapped(metrics.get("throttle_status")) if throttle is None else throttle
         return {
             "sm_clock_mhz": min(filter(None, clocks), default=None),
-            "mem_clock_mhz": plain(metrics.get("current_uclk")),
-            "temperature_c": plain(metrics.get("temperature_hotspot")),
-            "power_w": plain(metrics.get("current_socket_power")) or plain(metrics.get("average_socket_power")),
+            "mem_clock_mhz": unwrapped(metrics.get("current_uclk")),
+            "temperature_c": unwrapped(metrics.get("temperature_hotspot")),
+            "power_w": unwrapped(metrics.get("current_socket_power")) or unwrapped(metrics.get("average_socket_power")),
             "throttle": None if throttle is None else f"bits {int(throttle):#x}" if throttle else "none",
         }
 
     def energy_j(self, address: str) -> float | None:
         """A counter, called "power" by some releases, and its unit in microjoules (amdsmi of ROCm 6 and 7, 2026-11)."""
         energy = self.table("get_energy_count", self.handles[address])
-        counter, unit = (plain(energy.get(key)) for key in ("energy_accumulator", "counter_resolution"))
-        counter = plain(energy.get("power")) if counter is None else counter
+        counter, unit = (unwrapped(energy.get(key)) for key in ("energy_accumulator", "counter_resolution"))
+        counter = unwrapped(energy.get("power")) if counter is None else counter
         return None if counter is None or unit is None else float(counter) * float(unit) * 1e-6
 
 
 # ---- values, as releases of amdsmi write them ------------------------------------------------------------------------
 
 
-def plain(value: Any) -> Any:
+def unwrapped(value: Any) -> Any:
     """What is meant by 750, "750 W", {"value": 750, "unit": "W"}, "N/A": a number, a text, or None."""
     if isinstance(value, Mapping):
         value = value.get("value")
@@ -258,13 +258,13 @@ def plain(value: Any) -> Any:
 
 def count(value: Any) -> int | None:
     """A count, None for anything else."""
-    number = plain(value)
+    number = unwrapped(value)
     return int(number) if isinstance(number, int | float) and not isinstance(number, bool) and number >= 0 else None
 
 
 def watts(value: Any) -> float | None:
     """Watts: new releases give microwatts, old ones watts."""
-    number = plain(value)
+    number = unwrapped(value)
     if not isinstance(number, int | float) or number <= 0:
         return None
     return _scaled(number, 1e-6 if number > 100_000 else 1)
@@ -272,14 +272,14 @@ def watts(value: Any) -> float | None:
 
 def word(value: Any) -> str:
     """A text, "" for none."""
-    text = plain(getattr(value, "name", value))
+    text = unwrapped(getattr(value, "name", value))
     return text if isinstance(text, str) else ""
 
 
 def clock_limit(locked: Any, level: Any) -> str:
     """Why the clock may not move by itself: it is locked, or the performance level is not automatic."""
     name = word(level).upper().removeprefix("AMDSMI_DEV_PERF_LEVEL_")
-    if str(plain(locked)).upper() in ("1", "1.0", "TRUE", "ENABLED", "LOCKED"):
+    if str(unwrapped(locked)).upper() in ("1", "1.0", "TRUE", "ENABLED", "LOCKED"):
         return "the clock is locked"
     return "" if name in ("", "AUTO", "UNKNOWN") else f"performance level {name.lower()}"
 

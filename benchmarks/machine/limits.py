@@ -1,7 +1,7 @@
 """Is a machine fit to measure?  One list of facts, limits and sentences.
 
 An "error" fails the machine: its times would not be those of a healthy one, so no verdict rests on them.  A "warning"
-is kept beside the times.  What a machine does not tell is no problem.
+is kept beside the times.  A fact that a machine does not report is not a problem.
 """
 
 from __future__ import annotations

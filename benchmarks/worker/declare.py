@@ -20,7 +20,7 @@ from .. import channel
 from ..naming import contract
 from ..shapes import Json, JsonObject
 from .failures import Refused, first_line
-from .renamed import named, under_current_names
+from .renamed import under_current_names, under_name
 
 COSTS = ("flops", "hbm_bytes", "link_bytes", "payload_bytes")
 """Fields of kernels.spec.Cost."""
@@ -73,7 +73,7 @@ def _declaration(kernel: Any, names: Mapping[str, str], spec: ModuleType, place:
     digest = getattr(kernel, "definition_digest", None) or kernel.yardstick  # its name before 2026-11-22
     costs: dict[str, dict[str, int]] = {}
     cost_errors = {}
-    cases = [(case, named(case, names[case.name])) for case in kernel.cases]
+    cases = [(case, under_name(case, names[case.name])) for case in kernel.cases]
     for own, case in cases:
         try:
             cost = kernel.function("cost")(own.at(spec.Place(**{**place, "world": own.world})))

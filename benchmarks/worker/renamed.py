@@ -44,7 +44,7 @@ def under_current_names(kernel: Any, renamed: Mapping[str, str]) -> dict[str, st
     return cases
 
 
-def named(case: Any, name: str) -> Any:
+def under_name(case: Any, name: str) -> Any:
     """The case under another name."""
     if case.name == name:
         return case

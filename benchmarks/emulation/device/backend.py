@@ -147,7 +147,7 @@ class Moved:
         self.originals: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.of_host = False
 
-    def taken(self, value: Any) -> Any:
+    def to_host(self, value: Any) -> Any:
         """An argument, with every tensor of the device as the CPU has it."""
         if isinstance(value, torch.Tensor):
             if isinstance(value, EmulatedTensor):
@@ -157,19 +157,19 @@ class Moved:
             self.of_host |= value.dim() > 0
             return value
         if isinstance(value, (list, tuple)):
-            return type(value)(map(self.taken, value)) if type(value) in (list, tuple) else value
+            return type(value)(map(self.to_host, value)) if type(value) in (list, tuple) else value
         if isinstance(value, torch.device):
             return CPU if value.type == "cuda" else value
         return value
 
-    def given(self, value: Any, wrap: bool) -> Any:
+    def to_device(self, value: Any, wrap: bool) -> Any:
         """A result, with every tensor as the device has it."""
         if isinstance(value, torch.Tensor):
             if pair := self.originals.get(id(value)):
                 return pair[0]
             return allocated(EmulatedTensor(value)) if wrap and not isinstance(value, EmulatedTensor) else value
         if isinstance(value, (list, tuple)):
-            return type(value)(self.given(each, wrap) for each in value)
+            return type(value)(self.to_device(each, wrap) for each in value)
         return value
 
 
@@ -177,8 +177,8 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
     """Run an operation on the CPU over the memory of its tensors."""
     moved = Moved()
     device = kwargs.get("device")
-    values = [moved.taken(value) for value in args]
-    named = {name: moved.taken(value) for name, value in kwargs.items()}
+    values = [moved.to_host(value) for value in args]
+    named = {name: moved.to_host(value) for name, value in kwargs.items()}
     if named.get("pin_memory"):
         named["pin_memory"] = False
     schema = func._schema
@@ -197,7 +197,7 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
         for original, view in moved.originals.values():
             _follow(original, view)
     wrap = device.type == "cuda" if isinstance(device, torch.device) else bool(moved.originals)
-    return moved.given(result, wrap)
+    return moved.to_device(result, wrap)
 
 
 def _follow(tensor: torch.Tensor, view: torch.Tensor) -> None:

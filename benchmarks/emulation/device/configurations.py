@@ -1,4 +1,4 @@
-"""Timers and tuners of Triton where there are no times.
+"""Triton's timers and autotuner on a device that has no clock.
 
 A timer calls once and gives NaN.  A tuned kernel takes its first configuration that compiles and fits, or, where all
 are wanted, runs every one on the same arguments and compares what they write: a test on a GPU sees only the fastest.

@@ -135,7 +135,7 @@ class Graph:
         self._steps = []
 
     def pool(self) -> tuple[int, int]:
-        """There are no pools."""
+        """The id of its memory pool: that of none."""
         return (0, 0)
 
     def instantiate(self) -> None:

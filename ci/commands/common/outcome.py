@@ -219,7 +219,7 @@ def explained(
         def say(said: str) -> None:
             bar.update(task, description=plain(f"why: putting back {said}", 100))
 
-        with _apart(console):
+        with _errors_printed(console):
             causes = explain(*asked, seconds=seconds, code=code, say=say)
             hand_over(causes, checkouts, outcome.file.trials, file)
             return causes
@@ -227,7 +227,7 @@ def explained(
 
 
 @contextlib.contextmanager
-def _apart(console: Console) -> Iterator[None]:
+def _errors_printed(console: Console) -> Iterator[None]:
     """What ends the experiments ends nothing else: it is said."""
     try:
         yield
@@ -252,7 +252,7 @@ def explained_commit(
 
     It is recorded in `results`, None for nowhere.
     """
-    with _apart(console):
+    with _errors_printed(console):
         sides = two_checkouts(repository, good, bad)
         code = CodeDifference(sides[0].path, sides[1].path, repository.root / CACHE, plan.pythons).sentences
         asked = (sides, dataclasses.replace(plan, trials=0), rules, machine_kind(), _folder(file), console)
