@@ -37,6 +37,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A test that measures waits for nobody: each process of the tests has a machine of its own.
 LOCKS = os.environ["RIDGELINE_LOCKS"] = tempfile.mkdtemp(prefix="ridgeline-locks-")
 
+# Compiled code names lines of its source: what another clone left in the cache of this user names lines of that clone.
+os.environ["TRITON_CACHE_DIR"] = str(Path(__file__).parents[1] / ".pytest_cache" / "triton")
+
 # A terminal's width would change every table that a test reads.
 os.environ.pop("COLUMNS", None)
 

@@ -150,13 +150,7 @@ def test_outputs_of_other_shapes_have_no_first_wrong_element():
 
 
 @pytest.fixture
-def own_cache(tmp_path, monkeypatch):
-    """A cache of compiled kernels of one's own: what another clone left in the usual one names lines of that clone."""
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
-
-
-@pytest.fixture
-def sums(own_cache) -> dict[str, object]:
+def sums() -> dict[str, object]:
     code = kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
     buffers = [np.ones(1008, np.float32), np.ones(1008, np.float32), np.zeros(1008, np.float32)]
     return {"data": code, "arguments": [*buffers, np.int32(1008)], "grid": (2, 1, 1), "warps": 4}
