@@ -183,7 +183,7 @@ def _records(results: Path) -> Iterator[Finding]:
     yield Finding("ok", f"{len(records)} record file(s) in {results}")
     for problem in filter(None, map(damage_of, records)):
         next_step = "restore it from git or a copy, or delete it and record its trial files again"
-        yield Finding("warning", f"{problem.where}: {problem.why}", "the gate and pages lack its trials", next_step)
+        yield Finding("error", f"{problem.where}: {problem.why}", "the gate and pages lack its trials", next_step)
 
 
 def _slurm() -> Finding:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -148,6 +148,25 @@ def current_name(name: str, renamed: Mapping[str, str]) -> str:
 def current_kernel(name: str, renamed: Mapping[str, str]) -> str:
     """What a kernel is called now; its old name where it was deleted."""
     return current_name(f"{name}/-/-", renamed).partition("/")[0] or name  # no backend and no case has the name -
+
+
+def unknown_new_name(renamed: Mapping[str, str], declared: Mapping[str, Collection[str]]) -> str:
+    """A sentence on the first new name that a checkout does not declare, "" if it declares them all.
+
+    declared: the cases and backends of each of its kernels.
+    """
+    for new in filter(None, renamed.values()):
+        kernel, _, part = new.partition("/")
+        now = current_name(f"{kernel}/-/{part or '-'}", renamed)
+        kernel, _, part = now.split("/") if now else ("", "", "")
+        if not now or (kernel in declared and part in ("-", *declared[kernel])):
+            continue
+        there = f"{kernel} has" if kernel in declared else "there are"
+        names = ", ".join(declared.get(kernel, declared))
+        return (
+            f'renamed has the new name "{new}", which head does not declare ({there} {names}); "" is for what is gone'
+        )
+    return ""
 
 
 def _sources_of_build(tool: Any) -> list[str]:

@@ -139,6 +139,7 @@ class Session:
         self.on_progress({"done": 0, "total": None, "what": "importing the kernels"})
         terms, limit_s = self.protocol.definition_terms(), self.protocol.deadline_s
         self.descriptions = describe(self.checkouts, self._directory, terms, limit_s)
+        _refuse_unknown_names(self.checkouts, self.descriptions)
         self._own_digests = {
             one.role: {name: one.code.digest(m) for name, m in self.descriptions[one.role].modules.items()}
             for one in self.checkouts
@@ -404,3 +405,16 @@ def _under_names_of_head(checkouts: Sequence[Checkout]) -> list[Checkout]:
     except project.ProjectError as error:
         raise CheckoutError(f"checkout head: {error}") from None
     return [one if one is head else dataclasses.replace(one, renamed=renamed) for one in checkouts]
+
+
+def _refuse_unknown_names(checkouts: Sequence[Checkout], descriptions: Mapping[str, Description]) -> None:
+    """CheckoutError where the settings give a kernel, case or backend of base a name that head does not declare."""
+    head = descriptions.get("head")
+    if head is None or head.broken:
+        return
+    names = {
+        name: [*(case["name"] for case in kernel["cases"]), *kernel["backends"], *kernel["baselines"]]
+        for name, kernel in head.kernels.items()
+    }
+    if why := next(filter(None, (project.unknown_new_name(one.renamed, names) for one in checkouts)), ""):
+        raise CheckoutError(f"checkout head: {why}")

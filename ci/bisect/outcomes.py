@@ -20,8 +20,8 @@ from benchmarks.trial_file import FORMAT, Status
 from ci.bisect.axes import FEWEST, Axis, BisectError, RowPlace, TrialOutcome
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan, again, measure
-from ci.judging.judge import OUTCOMES
 from ci.judging.live import Interrupted
+from ci.judging.states import OUTCOMES
 from ci.records import store
 from ci.stats.interval import shifts
 from ci.stats.types import FloatArray

@@ -123,7 +123,7 @@ def _against(
     if on_cpu:
         judgement = isa_check.decided(judgement, by_code, outcome.file.trials)
     if by_code:
-        changed = isa_check.compiled_in(by_code).difference(found.same)
+        changed = isa_check.declaring_code(by_code).difference(found.same)
         judgement = executed(judgement, checkouts[0], checkouts[-1], sorted(changed), err_console())
     return dataclasses.replace(outcome, judgement=judgement)
 

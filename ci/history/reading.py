@@ -21,7 +21,7 @@ from ci.records.derived import derive
 from ci.records.ledger import Explanation, RecordedCause, causes_in
 from ci.records.store import RecordError
 from kernels import project
-from kernels.project import ProjectError
+from kernels.project import ProjectError, current_kernel, current_name
 
 
 def history(results: Path, code: Path | None = None, decisions: triage.Triage | None = None) -> History:
@@ -47,10 +47,25 @@ def of_frame(
     aside = set() if main is None else {one for one in recorded_commits if one in known and one not in main}
     recorded = exact.read(code, repository=folder, aside=aside) if code else []
     paired = PairedVerdicts(results)
+    decisions = under_current_names(decisions or triage.Triage(), project.around(results).renamed)
     found = analyse(frame, recorded, known, decisions, paired, aside)
     events = with_explanations(found.events, causes, known)
     notes = (*frame.attrs.get("problems", ()), *found.notes, *paired.problems)
     return dataclasses.replace(found, events=events, notes=notes, unread=frame.attrs.get("unread", 0))
+
+
+def under_current_names(decisions: triage.Triage, renamed: Mapping[str, str]) -> triage.Triage:
+    """What people decided, of kernels and cases by the names that they have now, as the records are read."""
+
+    def case_now(name: str) -> str:
+        return (current_name(name, renamed) if name.count("/") == 2 else "") or name
+
+    entries = {
+        name: dataclasses.replace(one, kernel=current_kernel(one.kernel, renamed))
+        for name, one in decisions.entries.items()
+    }
+    advance = tuple(dataclasses.replace(one, case=case_now(one.case)) for one in decisions.advance)
+    return dataclasses.replace(decisions, entries=entries, advance=advance)
 
 
 # What experiments have shown about an event: recorded explanations of commits within the range of its step.

@@ -75,9 +75,9 @@ def joined(judgement: Judgement, isa: IsaJudgement) -> Judgement:
     return dataclasses.replace(judgement, verdict=verdict, why=why, warnings=warnings, machine_code=code)
 
 
-def compiled_in(isa: IsaJudgement) -> set[str]:
-    """The operators of which some code was compared."""
-    return {d.kernel for d in isa.differences if d.compared}
+def declaring_code(isa: IsaJudgement) -> set[str]:
+    """The operators of which head declares code, new ones and those that do not compile as declared too."""
+    return {d.kernel for d in isa.differences if d.head}
 
 
 def decided(judgement: Judgement, isa: IsaJudgement | None, trials: Sequence[Trial]) -> Judgement:
@@ -93,11 +93,12 @@ def decided(judgement: Judgement, isa: IsaJudgement | None, trials: Sequence[Tri
     verdicts = [judgement.verdict] if judgement.cases or not isa.differences or judgement.warnings else []
     parts = []
     if isa.differences:
-        verdicts.append(DECIDES.get(isa.verdict, Verdict.CANNOT_TELL))
-        same = len(isa.of(CodeVerdict.SAME))
+        same, gone = len(isa.of(CodeVerdict.SAME)), len(isa.of(CodeVerdict.GONE))
+        verdicts += [DECIDES.get(isa.verdict, Verdict.CANNOT_TELL), *[Verdict.GONE] * bool(gone)]
         said = isa.why.rstrip(".")
         parts = [] if isa.verdict is CodeVerdict.SAME or said in judgement.why else [said]
         parts.append(f"machine code of {', '.join(TARGETS)} equal in {same} of {len(isa.differences)} configurations")
+        parts += [f"{gone} of base {'is' if gone == 1 else 'are'} gone"] if gone else []
     elif isa.warnings and unseen:
         parts = [f"machine code was not compared: {isa.warnings[0]}"]
     parts += ["the same kernel files on both sides"] if nothing and judgement.cases else []

@@ -5,7 +5,8 @@ equal code objects are SAME without timing.  Otherwise the effect and its interv
 
     SLOWER / FASTER  the change is real (false-alarm rate of the policy, controlled over all cases) and at least the
                      smallest effect; if the baseline moved too, the ratio to it must have moved as well
-    SAME             the whole interval lies within +-same_within, and no real change of the smallest effect was found
+    SAME             the whole interval lies within +-same_within, and no real change of the smallest effect was found;
+                     of what ran on a CPU, whose smallest effect is large, not where the whole interval says slower
     CANNOT TELL      anything else
 
 With `progress` (live measuring) the error is split over the looks and SLOWER must be repeated by fresh trials.
@@ -24,7 +25,7 @@ import numpy.typing as npt
 
 from benchmarks import trial_file
 from ci.judging.policy import FloorRule, Policy, Settings
-from ci.judging.states import Open, verdict_of_states
+from ci.judging.states import case_verdict, is_meant_to_be_gone, verdict_by_states
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.stats import anomalies
 from ci.stats import sequential as grouping
@@ -44,10 +45,9 @@ from ci.stats.sequential import (
     significant,
     trials_needed,
 )
-from ci.stats.types import FloatArray, PairedRounds, Role
+from ci.stats.types import FloatArray, PairedRounds
 from ci.trials.comparisons import Comparison, Status
 from ci.trials.trial import Trial
-from kernels.project import current_name
 
 # Floors against the baseline: is ours at least so many times as fast as what a user would call otherwise?
 
@@ -104,19 +104,6 @@ def _floor(c: Comparison, rule: FloorRule, share: Effect | None) -> Floor:
 
 SAME_CODE = "both sides run the same code (equal code objects, or equal files of the kernel): SAME without timing"
 
-OUTCOMES = {
-    Status.OK: "is right",
-    Status.WRONG: "gives a wrong result",
-    Status.ERROR: "raises an error",
-    Status.HANG: "hangs",
-    Status.CRASH: "crashes",
-    Status.UNSUPPORTED: "does not support it",
-    Status.SKIPPED: "was not tried",
-    Status.UNTIMED: "was not timed",
-    Status.MISSING: "does not declare it",
-    Status.UNIMPORTED: "does not import",
-}
-
 
 def verdict_without_times(comparison: Comparison, renamed: Mapping[str, str]) -> CaseVerdict | None:
     """The verdict on a case whose times do not matter; None for one that must be judged by its times.
@@ -128,64 +115,6 @@ def verdict_without_times(comparison: Comparison, renamed: Mapping[str, str]) ->
     if by_states is None and comparison.problems:
         return case_verdict(comparison, Verdict.CANNOT_TELL, *comparison.problems)
     return by_states or verdict_by_definition(comparison)
-
-
-def verdict_by_states(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict | None:
-    """What the states of both sides decide: None if both are right."""
-    verdict, base, head = (
-        verdict_of_states(c.base_status, c.head_status),
-        outcome_text(c, "base"),
-        outcome_text(c, "head"),
-    )
-    if isinstance(verdict, Open):
-        undecided = verdict is Open.CODE and not c.same_code
-        return case_verdict(c, Verdict.CANNOT_TELL, c.head_why) if undecided else None
-    if verdict is Verdict.GONE:
-        return verdict_on_gone(c, renamed)
-    if verdict is Verdict.NEW:
-        before = f", the new name of {old}" if (old := former_name(c, renamed)) else ""
-        return case_verdict(c, verdict, f"head is right; base declares nothing of it{before}")
-    if verdict is Verdict.BROKEN:
-        return case_verdict(c, verdict, f"{head}, {base}")
-    both_fail = c.head_status.failed or c.head_status is Status.UNIMPORTED
-    what = "both sides fail" if both_fail else "nothing to compare"
-    return case_verdict(c, verdict, f"{what}: {base}; {head}")
-
-
-def verdict_on_gone(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict:
-    """The verdict on a case that head no longer declares: it passes where the settings say so."""
-    name = full_name(c)
-    new = current_name(name, renamed)
-    if new == name:
-        gone, other = (
-            (f"{c.kernel}/{case_name(c)}", f"{c.kernel}/NEW NAME") if c.head_declares else (c.kernel, "NEW NAME")
-        )
-        line = f'renamed = {{"{gone}" = "{other}"}}'
-        next_step = f'if it is meant, say so in ridgeline.toml: {line}, or = "" for what was deleted'
-        return case_verdict(c, Verdict.GONE, c.head_why or f"head does not declare {gone}; {next_step}")
-    called = f"is called {new} now" if new else "was deleted"
-    return case_verdict(c, Verdict.GONE, f"{called}, as the settings say")
-
-
-def is_meant_to_be_gone(c: Comparison, renamed: Mapping[str, str]) -> bool:
-    """Whether the settings say that head gave up the name of a case."""
-    return current_name(full_name(c), renamed) != full_name(c)
-
-
-def full_name(c: Comparison) -> str:
-    """ "kernel/backend/case", of a recording's case too, whatever it is called there."""
-    return f"{c.kernel}/{c.backend}/{case_name(c)}"
-
-
-def case_name(c: Comparison) -> str:
-    """The last part of the name of a case."""
-    return c.case.rpartition("/")[2]
-
-
-def former_name(c: Comparison, renamed: Mapping[str, str]) -> str:
-    """What the settings say that a new case, its backend or its kernel was called before, "" where they say nothing."""
-    names = (f"{c.kernel}/{case_name(c)}", f"{c.kernel}/{c.backend}", c.kernel)
-    return next((old for old, new in renamed.items() if new in names), "")
 
 
 def verdict_by_definition(c: Comparison) -> CaseVerdict | None:
@@ -216,18 +145,6 @@ def too_few(c: Comparison, settings: Settings, sample: Sample | None, warnings: 
         evidence=(f"{usable}: the rounds of one start of the processes say nothing about the next",),
         warnings=tuple(warnings),
     )
-
-
-def case_verdict(c: Comparison, verdict: Verdict, *evidence: str) -> CaseVerdict:
-    """The verdict on a case with its reasons, and without times."""
-    trials, warnings = len(c.trials), c.warnings
-    return CaseVerdict(c.case, c.kernel, c.backend, verdict, trials=trials, evidence=evidence, warnings=warnings)
-
-
-def outcome_text(c: Comparison, role: Role) -> str:
-    """What became of one side, in words: "head gives a wrong result (the error is 1.02)"."""
-    status, why = (c.base_status, c.base_why) if role == "base" else (c.head_status, c.head_why)
-    return f"{role} {OUTCOMES[status]} ({why})" if why else f"{role} {OUTCOMES[status]}"
 
 
 def stand_in_times(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -273,6 +190,11 @@ class _Timed:
     def scale(self) -> Scale:
         """What `effects` needs to know of the policy of this case."""
         return Scale(self.settings.trial_noise, math.log1p(self.settings.arm_bias), self.settings.confidence)
+
+    @property
+    def slower_on_cpu(self) -> bool:
+        """Whether its whole interval says slower, if only by less than the smallest effect, which is large on a CPU."""
+        return self.comparison.machine_kind == "cpu" and self.effect.low > 0
 
     @property
     def baseline_moved(self) -> bool:
@@ -417,7 +339,9 @@ def _verdict(t: _Timed, progress: Progress | None) -> CaseVerdict:
 def _case_verdict(t: _Timed, draft: _Draft, progress: Progress | None) -> CaseVerdict:
     c, sample, undecided = t.comparison, t.sample, draft.verdict is Verdict.CANNOT_TELL
     hope = Outlook(sample.trials < t.settings.looks[-1])
-    if progress and undecided:
+    if progress and undecided and t.slower_on_cpu:
+        hope = Outlook(sample.trials < progress.budget)
+    elif progress and undecided:
         hope = expected(t.effect, sample.trials, t.settings, _allowed(t, progress), progress)
     return CaseVerdict(
         *(c.case, c.kernel, c.backend, draft.verdict),
@@ -452,6 +376,9 @@ def _from_effect(t: _Timed) -> _Draft:
         verdict = Verdict.SLOWER if e.log_ratio > 0 else Verdict.FASTER
         beside = f"the median of it and {t.neighbours} neighbouring shapes moved the same way"
         said = f"alone it would be CANNOT TELL; {beside}" if t.neighbours else ""
+    elif within and t.slower_on_cpu and not large:
+        verdict = Verdict.CANNOT_TELL
+        said = f"the whole interval says slower, by less than the smallest effect on a CPU ({s.smallest_effect:.1%})"
     elif within and t.real:
         verdict, said = Verdict.SAME, f"a real change, but below the smallest effect of {s.smallest_effect:.1%}"
     elif within and not leans:

@@ -19,9 +19,10 @@ from benchmarks.reach.tree import SourceTree
 from ci.git.command import git
 from ci.git.repository import LocalCheckout, records
 from ci.harness import FAULTS, INTERRUPTED, MEASURED, MeasurePlan
-from ci.judging.judge import OUTCOMES, judge
+from ci.judging.judge import judge
 from ci.judging.live import Interrupted, MeasureAlone, of_head
 from ci.judging.policy import Policy
+from ci.judging.states import OUTCOMES
 from ci.trials.comparisons import Status, comparisons
 from ci.trials.file import Followed
 from ci.trials.trial import Trial

@@ -115,7 +115,7 @@ FAULTS: dict[str, tuple[Callable[[Machine], object], str, str]] = {
     "has no commit yet": (without_commit, "warning", "git commit"),
     "after 1 commit": (shallow, "warning", "--unshallow"),
     "cannot be used": (lambda m: setattr(m, "results", m.results / "m/a.json"), "error", "--results"),
-    "is no line of JSON": (torn, "warning", "restore it"),
+    "is no line of JSON": (torn, "error", "restore it"),
     "2 damaged": (damaged, "warning", "setaside"),
     "no Slurm": (lambda m: (m.root.parent / "sbatch").write_text("#!/bin/sh\nexit 1"), "note", "login node"),
 }

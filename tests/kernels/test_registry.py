@@ -162,6 +162,21 @@ def test_a_name_is_followed_to_what_it_is_now(name, now):
     assert project.current_name(name, {}) == name
 
 
+@pytest.mark.parametrize(
+    ("renamed", "unknown"),
+    [
+        ({"old": "gemm", "gemm/m": "gemm/m64", "gemm/tr": "gemm/triton"}, ""),
+        ({"old": "older", "older": "gemm"}, ""),
+        ({"old/m": "gemm/m128", "gemm/m128": ""}, ""),
+        ({"old": "gem"}, '"gem", which head does not declare (there are gemm, moe)'),
+        ({"gemm/m": "gemm/m46"}, '"gemm/m46", which head does not declare (gemm has m64, triton)'),
+    ],
+)
+def test_a_new_name_that_nothing_has_is_named_with_what_there_is(renamed, unknown):
+    assert unknown in project.unknown_new_name(renamed, {"gemm": ["m64", "triton"], "moe": []})
+    assert bool(project.unknown_new_name(renamed, {"gemm": ["m64", "triton"], "moe": []})) == bool(unknown)
+
+
 def test_names_that_are_given_in_a_circle_end():
     assert project.current_name("a/t/c", {"a": "b", "b": "a"}) == "a/t/c"
     assert project.current_kernel("dead", RENAMED) == "dead"

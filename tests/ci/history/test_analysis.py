@@ -12,6 +12,7 @@ import pytest
 
 from ci.history import exact, reading
 from ci.history.analysis import History, PairedStep, analyse
+from ci.history.reading import under_current_names
 from ci.history.triage import InAdvance, Triage, TriageEntry
 from ci.history.types import EventState, HistoryEvent
 from tests.ci.history.made import ENV, Line, commit, facts, frame, noisy, pair
@@ -220,6 +221,9 @@ def test_a_decision_is_found_where_the_place_moved() -> None:
         assert (shifted.id == event.id, shifted.owner == "A. Author") == (known, known), place
     other = one(*pair(1, COUNT, ours={30: 1.05}, kernel="norm"), triage=moved)
     assert other.owner == "", "a decision is of one kernel"
+    names = under_current_names(moved, {"gemm": "norm"})
+    renamed = one(*pair(1, COUNT, ours={30: 1.05}, kernel="norm"), triage=names)
+    assert (renamed.id, renamed.owner) == (event.id, "A. Author"), "it goes on under the kernel's new name"
 
 
 # ---- what a history can have been through --------------------------------------------------------------------------

@@ -66,6 +66,19 @@ def test_a_real_change_below_the_floor_is_same_and_says_so():
     assert any("below the smallest effect of 0.3%" in e for e in case.evidence)
 
 
+def test_what_ran_on_a_cpu_and_is_slower_by_less_than_the_smallest_effect_is_never_same():
+    small = {"scatter": 0.001, "noise": 0.002, "trials": 12}
+    for effect, verdict in ((0.03, Verdict.CANNOT_TELL), (-0.03, Verdict.SAME), (0.0, Verdict.SAME)):
+        case, _ = one(made(effect, machine_kind="cpu", **small))
+        assert (case.verdict, case.leans_slower) == (verdict, verdict is Verdict.CANNOT_TELL)
+    assert (
+        "by less than the smallest effect on a CPU (5.0%)"
+        in one(made(0.03, machine_kind="cpu", **small))[0].evidence[1]
+    )
+    live = one(made(0.03, machine_kind="cpu", **small), progress=Progress((6, 12)))[0]
+    assert (live.more_trials, live.wants_more) == (None, False), "no number of trials would make it SAME"
+
+
 def test_noise_that_hides_everything_cannot_be_decided_and_asks_for_more():
     case, judgement = one(made(0.0, trials=4, scatter=0.03))
     assert case.verdict is Verdict.CANNOT_TELL
