@@ -14,12 +14,13 @@ import json
 import os
 import platform
 import random
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import lifetime
@@ -36,8 +37,21 @@ from benchmarks.trial_file import Status
 SHOWN_OUTPUT = 1500
 """Characters of what a program printed, from the end, that an arm's detail holds."""
 
+ERROR = re.compile(r"(?:fatal )?error\s*:|^CMake Error|undefined reference|^ld: ")
+"""In a line of a compiler, a linker or CMake that says what is wrong."""
+
 STATUS = {"wrong": Status.WRONG, "failed": Status.ERROR, "skipped": Status.UNSUPPORTED}
 """Of an arm whose row says so."""
+
+
+def last_of(lines: Sequence[str]) -> str:
+    """The last line, "" of none."""
+    return lines[-1] if lines else ""
+
+
+def error_in(lines: Sequence[str]) -> str:
+    """The first error of a compiler, else the last line: what processes build together ends in a line of its tool."""
+    return next((line for line in lines if ERROR.search(line)), last_of(lines))
 
 
 class NothingToRun(Exception):
@@ -111,6 +125,7 @@ class ProgramSession(Session):
             self.warnings += [f"{role}: {sentence}" for sentence in run.said]
         if not any(run.rows for run in runs.values()):
             raise NothingToRun("; ".join(f"{role}: {run.why}\n{run.detail}".strip() for role, run in runs.items()))
+        self._declare()
 
     def _build(self, checkout: Checkout) -> ProgramRun | None:
         """Build a side, unless it is built already; the failure, None if there is none."""
@@ -120,7 +135,7 @@ class ProgramSession(Session):
             return None
         self.on_progress({"done": 0, "total": None, "what": f"building {checkout.role}: {self.program.build}"})
         stamp.unlink(missing_ok=True)
-        ended = self._shell(self.program.build, checkout.path)
+        ended = self._shell(self.program.build, checkout.path, error_in)
         if ended.why:
             why = f"{checkout.role} cannot be built: {ended.why}"
             return dataclasses.replace(ended, status=Status.ERROR, why=why, rows={})
@@ -191,8 +206,11 @@ class ProgramSession(Session):
             ended = dataclasses.replace(ended, status=Status.ERROR, why=f"the run broke off {reading.died}")
         return _cut(dataclasses.replace(ended, rows=rows, said=reading.said))
 
-    def _shell(self, line: str, folder: Path) -> ProgramRun:
-        """Run a line of bash to its end; detail: all that it printed.  Its process group is ended with it."""
+    def _shell(self, line: str, folder: Path, telling: Callable[[Sequence[str]], str] = last_of) -> ProgramRun:
+        """Run a line of bash to its end; detail: all that it printed.  Its process group is ended with it.
+
+        telling: which of the lines that it printed says why it failed.
+        """
         printed = self._directory / f"printed-{os.urandom(4).hex()}"
         variables = {**lifetime.told(os.environ), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{_path()}"}
         with printed.open("wb") as out, (printed.with_suffix(".err")).open("wb") as err:
@@ -217,25 +235,29 @@ class ProgramSession(Session):
         text, errors = _text(printed), _text(printed.with_suffix(".err"))
         for file in (printed, printed.with_suffix(".err")):
             file.unlink(missing_ok=True)
-        last = next((one for one in reversed(f"{text}\n{errors}".splitlines()) if one.strip()), "it printed nothing")
         status, why = _ending(code, self.protocol.deadline_s)
-        why = f"`{line[:100]}` {why}; last it said: {last.strip()[:300]}" if why else ""
+        printed_lines = [one.strip() for one in f"{text}\n{errors}".splitlines() if one.strip()]
+        why = f"`{line[:100]}` {why}; it said: {telling(printed_lines)[:300] or 'nothing'}" if why else ""
         detail = text if not why else f"{text}\n{errors}"
         return ProgramRun({}, status, why, detail)
 
     # ---- trials ------------------------------------------------------------------------------------------------------
 
     def trials(self, orders: Iterable[Sequence[MeasureOrder]]) -> Iterator[JsonObject]:
-        """The lines of these orders.  A program runs as a whole: an order of some cases times all of them."""
+        """The lines of these orders.
+
+        A program runs as a whole: an order of some cases times all of them.  Each run is a fresh process, so that more
+        rounds tell no more than more trials: their number stays.
+        """
         name = self.program.name
         for order in (one for several in orders for one in several if name not in one.without):
-            rounds = max((*order.rounds.values(), 0)) or self.protocol.rounds
-            progress = CaseCounter(order.trials * rounds * len(self.checkouts), self.on_progress)
+            progress = CaseCounter(order.trials * self.protocol.rounds * len(self.checkouts), self.on_progress)
             for number in range(order.first_trial, order.first_trial + order.trials):
-                yield self._trial(number, rounds, progress)
+                yield self._trial(number, progress)
             progress.finish()
 
-    def _trial(self, number: int, rounds: int, progress: CaseCounter) -> JsonObject:
+    def _trial(self, number: int, progress: CaseCounter) -> JsonObject:
+        rounds = self.protocol.rounds
         drawn = random.Random(f"{self.protocol.seed}/{self.program.name}/{number}")
         runs: dict[str, list[ProgramRun]] = {one.role: [] for one in self.checkouts}
         planned: list[PlannedCase] = []

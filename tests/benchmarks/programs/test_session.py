@@ -80,6 +80,15 @@ def test_a_build_is_made_once_a_commit_and_its_failure_has_its_last_words(tmp_pa
     assert "head cannot be built" in arm["why"]
 
 
+def test_a_build_that_fails_is_told_by_the_first_error_of_its_compiler(tmp_path: Path) -> None:
+    build = "test ! -e broken || { echo x.cu:7: error: no such thing >&2; echo make: Error 2 >&2; exit 2; }"
+    (tmp_path / "head").mkdir()
+    (tmp_path / "head" / "broken").touch()
+    _, [line] = measured(tmp_path, TABLE, TABLE, build=build)
+    assert "it said: x.cu:7: error: no such thing" in line["cases"]["a"]["arms"]["head/mine"]["why"]
+    assert line["warnings"] == []
+
+
 def test_a_run_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     line = f"{TABLE}; test ! -e slow || (sleep 1000; touch ../woke)"
     (tmp_path / "head").mkdir()
