@@ -65,8 +65,9 @@ class ScriptRequest:
     """path: of the script below the top of the repository.  source: the file whose text runs on both sides.
 
     arguments: of the script.  folder: below the top, in which it runs.  paths: folders for imports, below the top of
-    each checkout or absolute.  device: "cpu" or "".  budget_min: minutes for survey and trials, which are divided over
-    budget_trials.  all_cases: time what runs the same code on both sides, too.
+    each checkout or absolute.  device: "cpu" or "".  ranks: that run it together; 0: as many as it starts itself.
+    budget_min: minutes for survey and trials, which are divided over budget_trials.  all_cases: time what runs the same
+    code on both sides, too.
     """
 
     path: Path
@@ -75,6 +76,7 @@ class ScriptRequest:
     folder: Path = Path()
     paths: tuple[str, ...] = ()
     device: str = ""
+    ranks: int = 0
     budget_min: float | None = None
     budget_trials: int = 7
     all_cases: bool = False
@@ -86,6 +88,7 @@ class ScriptRequest:
         argv = [*["--all-cases"] * self.all_cases, *(one for side in checkouts for one in of_checkout(side))]
         argv += options(script=self.path, source=self.source.resolve(), out=out.resolve(), folder=self.folder)
         argv += options(path=self.paths, env=pythons, device=self.device or None, budget=budget_s)
+        argv += options(ranks=self.ranks or None)
         argv += options(seed=plan.seed, rounds=plan.rounds, trials=plan.trials or 1, budget_trials=self.budget_trials)
         return [*argv, *options(cache=plan.cache or None, deadline=plan.deadline_s), "--", *self.arguments]
 

@@ -70,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         ("out", NEEDED_FILE, "trial file; lines are appended"),
         ("folder", FOLDER | {"default": "."}, "of a checkout, in which the script runs (default: its top)"),
         ("path", several(FOLDER), "of a checkout, for imports; repeatable"),
+        ("ranks", COUNT | {"default": 0}, "that run the script together, as torchrun starts them"),
         ("device", {"choices": ("", "cpu"), "default": ""}, "cpu: what the script wants on a GPU runs on the CPU"),
         ("seed", SEED, "of all random numbers"),
         ("rounds", COUNT | {"default": DEFAULT.rounds}, "of a trial"),
@@ -94,6 +95,7 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
     if not source.is_file():
         raise UsageError(f"there is no script {source}")
     script = ScriptRun(given.script, source, arguments, tuple(given.path), given.device, given.seed, given.folder)
+    script = dataclasses.replace(script, ranks=given.ranks)
     _prepare_environment(script)
     trial_file.check_writable(given.out)
     protocol = Protocol(given.rounds, given.trials, given.cache, given.seed, deadline_s=given.deadline)

@@ -8,6 +8,7 @@ import hashlib
 import math
 import os
 import random
+import socket
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 from benchmarks.adopted.sides import ScriptCase, ScriptPools, ScriptSide
 from benchmarks.adopted.survey import (
     NO_MEMORY,
+    CannotRun,
     Chosen,
     ScriptEnd,
     ScriptRun,
@@ -94,6 +96,7 @@ class ScriptSession(Session):
         super().__init__(checkouts, dataclasses.replace(protocol, warm_up=WARM_UP), Selection(), report)
         self.script, self.asked = script, asked
         self._no_graph: set[str] = set()
+        self._ranks = max(1, script.ranks)
         self._leaves_out = True
         self._longest_s = 0.0
         self._modules: tuple[str, ...] = ()
@@ -138,19 +141,37 @@ class ScriptSession(Session):
         digest = self.script.asked(self.checkouts)
         if found := kept(self.asked.survey, digest):
             self._import_ahead(found.modules)
+            self._ranks = found.ranks
             return found
         self._look_around()
+        self._refuse_more_ranks_than_gpus()
         self.on_progress({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
-        with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
-            looked = dict(zip(sides, threads.map(self._surveyed, sides.values()), strict=True))
-        for one in () if gpus_from(1, self.devices, os.environ) else self.checkouts:
-            if looked[one.role].short_of_memory:
-                with self._sides(None, only=one) as sides:
-                    looked[one.role] = self._surveyed(sides[one.role])
-        found = Survey(digest, looked, self._modules)
+        looked = self._looked()
+        if self._ranks == 1 and (own := max(side.end.ranks for side in looked.values())) > 1:
+            self._ranks = own  # it would have started them itself
+            self._refuse_more_ranks_than_gpus()
+            looked = self._looked()
+        found = Survey(digest, looked, self._modules, self._ranks)
         if all(side.closures for side in found.sides.values()):  # what is missing may be there the next time
             keep(self.asked.survey, found)
         return found
+
+    def _refuse_more_ranks_than_gpus(self) -> None:
+        if self._has_gpu and self._ranks > len(self.devices):
+            raise CannotRun(f"{self.script.path} is for {self._ranks} ranks, and there are {len(self.devices)} GPUs")
+
+    def _looked(self) -> dict[str, SideSurvey]:
+        """Both sides: at once where each has a process, else one after the other."""
+        looked: dict[str, SideSurvey] = {}
+        if self._ranks == 1:
+            with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
+                looked = dict(zip(sides, threads.map(self._surveyed, sides.values()), strict=True))
+        alone = self._ranks > 1 or gpus_from(1, self.devices, os.environ)
+        for one in self.checkouts:
+            if one.role not in looked or (looked[one.role].short_of_memory and not alone):
+                with self._sides(None, only=one) as sides:
+                    looked[one.role] = self._surveyed(sides[one.role])
+        return looked
 
     def _surveyed(self, side: ScriptSide) -> SideSurvey:
         """What a side times, up to its share of the budget.  Its own time before the first timer is in every trial."""
@@ -194,26 +215,48 @@ class ScriptSession(Session):
     def _sides(
         self, wanted: Sequence[str] | None, survey: Survey | None = None, only: Checkout | None = None
     ) -> Iterator[dict[str, ScriptSide]]:
-        """Both scripts, or that of one side, running.  survey: by which calls that are not wanted are left out."""
+        """Both scripts, or that of one side, running.  survey: by which calls that are not wanted are left out, and by
+        which ranks know their closures.
+        """
         sides: dict[str, ScriptSide] = {}
         checkouts = [only] if only else self.checkouts
-        core = None if self._has_gpu else fingerprint.cores()[0]
+        cores = fingerprint.cores()
         try:
             for index, one in enumerate(checkouts):
-                first_gpu = index if wanted is None else 0  # two surveys do not wait for each other
+                apart = wanted is None and self._ranks == 1  # two surveys do not wait for each other
+                first_gpu = index if apart else 0
                 own = {**self._variables(), **gpus_from(first_gpu, self.devices, os.environ), **builds_of(one.path)}
-                sides[one.role] = ScriptSide(one, self._directory, own)
+                sides[one.role] = ScriptSide(one, self._directory, own, self._ranks)
             for one in checkouts:
-                sides[one.role].go_on("script", task=self._task(one, wanted, survey), core=core)
+                sides[one.role].go_on("script", self._of_ranks(self._task(one, wanted, survey), wanted, survey, cores))
             yield sides
         finally:
             for side in sides.values():
                 side.kill()
 
+    def _of_ranks(
+        self, task: JsonObject, wanted: Sequence[str] | None, survey: Survey | None, cores: Sequence[int]
+    ) -> list[JsonObject]:
+        """The fields of each rank's request."""
+        found = []
+        meeting = {
+            "world": self._ranks,
+            "port": free_port(),
+            "store": str(self._directory / f"{os.urandom(4).hex()}.store"),
+        }
+        for rank in range(self._ranks):
+            own = {**task, **(meeting if self._ranks > 1 else {}), "rank": rank}
+            if survey and wanted is not None and self._ranks > 1:
+                role = task["role"]
+                own["wanted"] = survey.on_rank(role, wanted, rank)
+                own["unwanted"] = [(*row, survey.on_rank(role, keys, rank)) for *row, keys in task["unwanted"]]
+            found.append({"task": own, "core": None if self._has_gpu else cores[rank % len(cores)]})
+        return found
+
     def _task(self, checkout: Checkout, wanted: Sequence[str] | None, survey: Survey | None) -> JsonObject:
         """The fields of worker.scripts.interception.ScriptTask."""
         script = self.script
-        unwanted = survey.unwanted_calls(checkout.role, wanted or ()) if survey else []
+        unwanted = survey.unwanted_calls(checkout.role, wanted or ()) if survey and self._leaves_out else []
         return {
             "role": checkout.role,
             "checkout": str(checkout.path),
@@ -283,7 +326,7 @@ class ScriptSession(Session):
 
         def measured(done: CaseEntries) -> None:
             begin = time.monotonic()
-            with self._sides(chosen.timed, survey if self._leaves_out else None) as sides:
+            with self._sides(chosen.timed, survey) as sides:
                 entries = {key: self._closure(sides, survey, key, number, order, progress) for key in chosen.timed}
                 done.wall_s += time.monotonic() - begin
                 self._longest_s = max(self._longest_s, time.monotonic() - begin)
@@ -309,7 +352,7 @@ class ScriptSession(Session):
             done.warnings += self.warnings
 
         names = dict.fromkeys([*cases, *(key.partition("/")[2] for key in chosen.timed)])
-        planned = [PlannedCase(name, 1, ()) for name in names]
+        planned = [PlannedCase(name, self._ranks, ()) for name in names]
         return self.line(self.script.operator, planned, number, filled, busy_share=None)
 
     def _closure(
@@ -341,7 +384,9 @@ class ScriptSession(Session):
                 absent[role] = _gone(side)
         shuffled = random.Random(f"{number}/{self.script.operator}/{key}")
         graph, rounds = key not in self._no_graph, order.rounds.get(key.partition("/")[2], 0)
-        run = ScriptCase(ScriptPools(here), key, self.protocol, shuffled, self._directory, not graph, rounds)
+        run = ScriptCase(
+            ScriptPools(here), key, self.protocol, shuffled, self._directory, not graph, rounds, self._ranks
+        )
         entry = run.run()
         known = {role: survey.sides[role].by_key[key].held for role in sides}
         if self._leaves_out and (absent or any(known[role] != held for role, held in run.held.items())):
@@ -365,7 +410,9 @@ class ScriptSession(Session):
             "kernel": self.script.operator,
             "backends": list(dict.fromkeys(one.backend for one in closures)) or ["script"],
             "baselines": [],
-            "cases": [{"name": name, "tier": "pr", "dtype": _dtype(one), "world": 1} for name, one in cases.items()],
+            "cases": [
+                {"name": name, "tier": "pr", "dtype": _dtype(one), "world": self._ranks} for name, one in cases.items()
+            ],
             "yardstick": survey.asked,
             "case_yardsticks": {name: survey.definition(role, name) for name in cases},
         }
@@ -387,6 +434,12 @@ def builds_of(checkout: Path) -> dict[str, str]:
     usual = os.environ.get("TORCH_EXTENSIONS_DIR") or str(Path.home() / ".cache/torch_extensions")
     own = hashlib.sha256(str(checkout.resolve()).encode()).hexdigest()[:8]
     return {"TORCH_EXTENSIONS_DIR": str(Path(usual) / f"ridgeline-{own}")}
+
+
+def free_port() -> int:
+    """A port of this host that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
 
 
 def gpus_from(first: int, devices: Sequence[JsonObject], environment: Mapping[str, str]) -> dict[str, str]:

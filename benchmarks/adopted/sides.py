@@ -12,19 +12,20 @@ import math
 import os
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.adopted.ranks import ScriptPool, disagreement, joint_end, joint_facts
 from benchmarks.adopted.survey import SAMPLE_S
 from benchmarks.coordinator import samples, starting
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.coordinator.lanes import Quiet
-from benchmarks.coordinator.ranks import Failed, Failure, WorkerPool
+from benchmarks.coordinator.ranks import Failed, Failure
 from benchmarks.coordinator.samples import ArmFacts
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
-from benchmarks.shapes import JsonObject
+from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import Status
 
 RUN_S = 7 * 86400.0
@@ -40,45 +41,59 @@ MOST_CALLS = 1000
 
 
 class ScriptSide:
-    """A process that runs the script of one side, from its start to `ended`.
+    """The processes, one a rank, that run the script of one side, from its start to `ended`.
 
-    held: an event that came and has not been dealt with.
+    held: an event that came and has not been dealt with.  Several ranks run while somebody waits for them in `next`,
+    and then only: those of the other side are idle.
     """
 
-    def __init__(self, checkout: Checkout, directory: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, checkout: Checkout, directory: Path, variables: Mapping[str, str], ranks: int = 1) -> None:
         self.role = checkout.role
         self.ended: JsonObject | None = None
         self.failure: Failure | None = None
         self.held: JsonObject | None = None
-        self._runs, self._printed = False, ""
+        self._runs, self._printed, self._ranks = False, "", ranks
+        self._waits: tuple[str, Sequence[Json], JsonObject] | None = None
         try:
             with starting.ready(checkout.python):
-                self.pool = WorkerPool(checkout.role, checkout.python, checkout.path, 1, directory, variables)
+                self.pool = ScriptPool(checkout.role, checkout.python, checkout.path, ranks, directory, variables)
         except OSError as error:
             raise CheckoutError(f"checkout {checkout.role}: cannot start {checkout.python}: {error}") from error
         self.begin = time.monotonic()
 
-    def go_on(self, op: str = "resume", **fields: Any) -> None:
-        """Have the process run the script, or go on with the samples that it has."""
+    def go_on(self, op: str = "resume", per_rank: Sequence[Json] = (), **fields: Any) -> None:
+        """Have the processes run the script, or go on with the samples that they have."""
         if self.pool.alive and self.ended is None:
-            self.pool.post("the script", RUN_S, op, **fields)
-            self._runs = True
+            self._runs, self._waits = True, (op, per_rank, fields)
+            if self._ranks == 1:
+                self._post()
+
+    def _post(self) -> None:
+        if self._waits:
+            (op, per_rank, fields), self._waits = self._waits, None
+            self.pool.post("the script", RUN_S, op, per_rank, **fields)
 
     def next(self, limit_s: float) -> JsonObject | None:
         """The next timer; None when the script has ended, died, or come to none for so many seconds."""
         if not self._runs:
             return None
+        self._post()
         self._runs = False
         try:
-            [found] = self.pool.collect(limit_s)
+            found = self.pool.collect(limit_s)
         except Failed as error:
             late = error.failure.status == Status.HANG
-            self.died(dataclasses.replace(error.failure, why=LATE) if late else error.failure)
+            why = f"{LATE} ({error.failure.why})" if self._ranks > 1 else LATE
+            self.died(dataclasses.replace(error.failure, why=why) if late else error.failure)
             return None
-        if "event" in found:
-            event: JsonObject = found
-            return event
-        self.ended = found
+        if why := disagreement(found):
+            self._printed = self.printed()
+            self.pool.kill()
+            self.failure = Failure(Status.ERROR, why, self._printed)
+            return None
+        if found[0] and "event" in found[0] and all(one and "event" in one for one in found):
+            return joint_facts(found)
+        self.ended = joint_end(found)
         return None
 
     def died(self, failure: Failure) -> None:
@@ -132,10 +147,11 @@ class ScriptCase(CaseRun):
         directory: Path,
         no_graph: bool = False,
         rounds: int = 0,
+        ranks: int = 1,
     ) -> None:
         backend, _, name = key.partition("/")
         arms = tuple(PlannedArm(role, backend) for role in workers.pools)
-        super().__init__(workers, PlannedCase(name, 1, arms, rounds=rounds), protocol, order, {})
+        super().__init__(workers, PlannedCase(name, ranks, arms, rounds=rounds), protocol, order, {})
         self._directory, self.no_graph, self._sample_calls = directory, no_graph, 1
         self._seen: dict[str, JsonObject] = {}
 
@@ -159,7 +175,7 @@ class ScriptCase(CaseRun):
         if arm.key not in self._seen:
             if (answers := self.step(arm, "first calls", "examine")) is None:
                 return
-            self._seen[arm.key] = answers[0]
+            self._seen[arm.key] = joint_facts(answers)
         seen, facts = self._seen[arm.key], self._facts[arm.key]
         facts.first_call_s, facts.expected_s = seen["first_call_s"], seen["expected_s"]
         if seen["changed"]:
@@ -178,13 +194,22 @@ class ScriptCase(CaseRun):
         if self.step(base, "keeping outputs", "keep_outputs", path=str(path)) is None:
             return
         answers = self.step(head, "comparing outputs", "compare", path=str(path))
-        path.unlink(missing_ok=True)
-        for found in answers or ():
-            if not found["right"]:
-                self.give_up(head, Failure(Status.WRONG, found["why"]))
-            elif not found["compared"]:
-                self.warnings.append(found["why"])
-            self._facts[head.key].error = {"norm": found["norm"], "peak": found["peak"]}
+        for left in self._directory.glob(f"{path.name}*"):
+            left.unlink(missing_ok=True)
+        found = self._of_ranks(answers or ())
+        for one in found:
+            if not one["right"]:
+                self.give_up(head, Failure(Status.WRONG, one["why"]))
+            elif not one["compared"]:
+                self.warnings.append(one["why"])
+        self._facts[head.key].error = {key: max((one[key] for one in found), default=0.0) for key in ("norm", "peak")}
+
+    def _of_ranks(self, agreements: Sequence[JsonObject]) -> list[JsonObject]:
+        """What each rank found in comparing, with its number; first those that are wrong."""
+        if len(agreements) == 1:
+            return list(agreements)
+        named = [{**one, "why": f"rank {rank}: {one['why']}"} for rank, one in enumerate(agreements)]
+        return sorted(named, key=lambda one: bool(one["right"]))
 
     def _bundle(self) -> None:
         """A graph for short closures on a GPU, as many calls a sample as a host's clock needs on a CPU."""
@@ -220,8 +245,8 @@ class ScriptCase(CaseRun):
         """After timing a side must still give what it gave before, if equal calls give equal outputs at all."""
         repeats = self._seen[arm.key]["repeats"]
         answers = self.step(arm, step, "check_after") if repeats else None
-        for found in answers or ():
-            if not found["right"]:
-                why = found["why"].replace("base", "its first call")
-                self.give_up(arm, Failure(Status.WRONG, f"after timing, {why}"))
+        wrong = [found for found in self._of_ranks(answers or ()) if not found["right"]]
+        if wrong:
+            why = wrong[0]["why"].replace("base", "its first call")
+            self.give_up(arm, Failure(Status.WRONG, f"after timing, {why}"))
         return answers

@@ -11,14 +11,14 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.shapes import built
 
-VERSION = 8
+VERSION = 9
 """Of the file in which a survey is kept; one of another version is made again."""
 
 NO_MEMORY = "out of memory"
@@ -34,7 +34,7 @@ class SeenClosure:
     it failed, with its status.  repeats: equal calls gave equal outputs.  ran: digests of the code that a call runs, by
     its name; unseen: what else runs that cannot be seen.  untuned: configurations of its kernels that were not tried,
     and that trials will measure.  held: digest of what its inputs hold.  calls: of functions of the script in which it
-    was timed, outermost first.
+    was timed, outermost first.  line: FILE:LINE of the timer.  names: keys on every rank, where they are not one.
     """
 
     backend: str
@@ -57,6 +57,8 @@ class SeenClosure:
     untuned: int = 0
     held: str = ""
     calls: tuple[str, ...] = ()
+    line: str = ""
+    names: tuple[str, ...] = ()
 
     @property
     def code(self) -> str:
@@ -82,7 +84,8 @@ class ScriptEnd:
     inside, elsewhere: packages of the repository by where they were imported from.  installed: those that are inside,
     and lie in another folder as well.  programs: Python that it started.
     untaken: lines that time by a clock of their own and are not compared, with the reason.  printed: the last lines of
-    its output.
+    its output.  ranks: that it starts itself, where it is `several`; 0 where that is not known.  ended_at: seconds of
+    time.time().
     """
 
     code: int = 0
@@ -96,6 +99,8 @@ class ScriptEnd:
     programs: tuple[str, ...] = ()
     untaken: tuple[str, ...] = ()
     printed: str = ""
+    ranks: int = 0
+    ended_at: float = 0.0
 
     @property
     def early(self) -> bool:
@@ -126,12 +131,18 @@ class Survey:
     """Both sides.
 
     asked: digest of script, arguments, commits and device: what else it must be to be used again.  modules: that are
-    installed, and that the script had imported when it came to its first timer.
+    installed, and that the script had imported when it came to its first timer.  ranks: that ran it, a side.
     """
 
     asked: str
     sides: Mapping[str, SideSurvey]
     modules: tuple[str, ...] = ()
+    ranks: int = 1
+
+    def on_rank(self, role: str, keys: Iterable[str], rank: int) -> list[str]:
+        """Names that closures have on a rank."""
+        known = self.sides[role].by_key
+        return [known[key].names[rank] if key in known and known[key].names else key for key in keys]
 
     @functools.cached_property
     def paired(self) -> tuple[str, ...]:
@@ -358,6 +369,9 @@ TIMERS = (
 
 NOTHING = ": it times nothing, or in a way that is not known here"
 
+STARTED_BY_TORCHRUN = ("LOCAL_RANK", "'RANK'", "WORLD_SIZE", "MASTER_ADDR", "variable RANK")
+"""In what a script says that misses torchrun's variables."""
+
 ARGUMENTS_CODE = 2
 """Exit code of argparse and click for arguments that do not fit."""
 
@@ -393,10 +407,9 @@ def _own_loop(end: ScriptEnd) -> str:
 
 def _refuse_side(where: str, end: ScriptEnd) -> None:
     if end.kind == "several":
-        raise CannotRun(
-            f"{where} uses several GPUs ({end.why}); one process a side is measured: "
-            "declare the collective as an operator (kernels/spec.py), or start the script for one rank"
-        )
+        raise CannotRun(f"{where} wants several ranks ({end.why}); say how many: --ranks {end.ranks or 2}")
+    if any(name in end.why for name in STARTED_BY_TORCHRUN):
+        raise CannotRun(f"{where} wants to be started by torchrun ({end.why}); say for how many ranks: --ranks 2")
     if end.kind == "import":
         raise CannotRun(
             f"{where} cannot be imported: {end.why}; install what is missing, or name its folder with --path"
@@ -453,8 +466,28 @@ def _said(end: ScriptEnd) -> str:
 SOURCES = ("src", "python", "lib")
 """Folders of a checkout, beside its top, in which a repository keeps the packages that its scripts import."""
 
-SETS_VARIABLES = ("os.environ", "putenv", "environ[")
-"""A script that says one of these may set variables before it imports torch: its process must not have imported it."""
+SETTING = ("update", "setdefault", "pop", "putenv", "unsetenv")
+"""Calls by which a script sets variables of the environment, perhaps before it imports torch."""
+
+READ_LATE = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+"""Variables that torch reads when a process group is made, and not when it is imported."""
+
+
+def sets_variables(tree: ast.AST) -> bool:
+    """Whether a script sets a variable that torch, or a library below it, may read as it is imported."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SETTING:
+            called, name = ast.unparse(node.func), node.args[:1]
+            if ("environ" in called or "env" in node.func.attr) and not (name and _read_late(name[0])):
+                return True
+        written = isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load)
+        if written and ast.unparse(node.value).endswith("environ") and not _read_late(node.slice):  # type: ignore[attr-defined]
+            return True
+    return False
+
+
+def _read_late(name: ast.expr) -> bool:
+    return isinstance(name, ast.Constant) and name.value in READ_LATE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -463,7 +496,8 @@ class ScriptRun:
 
     arguments: of the script.  paths: folders of a checkout that imports search, beside the usual ones.
     device: "cpu" sends what the script wants on a GPU to the CPU; "": as it is.
-    folder: of a checkout, in which it runs.
+    folder: of a checkout, in which it runs.  ranks: that run it together, as torchrun starts them; 0: as many as it
+    starts itself.
     """
 
     path: str
@@ -473,6 +507,7 @@ class ScriptRun:
     device: str = ""
     seed: int = 0
     folder: str = "."
+    ranks: int = 0
 
     @property
     def operator(self) -> str:
@@ -499,12 +534,25 @@ class ScriptRun:
     @property
     def needs_fresh_python(self) -> bool:
         """Whether what it sets must be set before torch is imported."""
-        return any(word in self.text for word in SETS_VARIABLES)
+        try:
+            return sets_variables(ast.parse(self.text))
+        except (SyntaxError, ValueError):
+            return False
 
     def asked(self, checkouts: Sequence[Checkout]) -> str:
         """Digest of what a survey depends on; a checkout with changes of its own is never the same again."""
         sides = [[one.role, str(one.path), one.commit, one.dirty and _newest(one.path)] for one in checkouts]
-        said = [self.path, self.text, self.arguments, self.paths, self.device, self.seed, self.folder, sides]
+        said = [
+            self.path,
+            self.text,
+            self.arguments,
+            self.paths,
+            self.device,
+            self.seed,
+            self.folder,
+            self.ranks,
+            sides,
+        ]
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
     def roots(self, checkout: Path) -> list[str]:

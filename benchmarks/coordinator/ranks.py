@@ -281,7 +281,7 @@ class WorkerPool:
                     if answer is None:
                         continue
                     answers[key.data.rank] = answer
-                    if not answer["ok"]:
+                    if self._hurries(answer):
                         until = min(until, time.monotonic() + GRACE_S)
         return self._results(answers)
 
@@ -314,6 +314,10 @@ class WorkerPool:
                     self.collect()
             finally:
                 self.kill()
+
+    def _hurries(self, answer: Json) -> bool:
+        """Whether others have little time left after such an answer."""
+        return not answer["ok"]
 
     def _receive(self, worker: RankProcess) -> JsonObject | None:
         try:

@@ -43,7 +43,8 @@ from ci.report.words import plain
 
 EXAMPLES = """ridgeline adopt benchmarks/bench_gemm.py main my-branch -- --dtype bf16
   ridgeline adopt bench.py HEAD~5 --list
-  ridgeline adopt bench.py --budget 10 --device cpu"""
+  ridgeline adopt bench.py --budget 10 --device cpu
+  ridgeline adopt --ranks 2 bench/all_reduce.py main -- --size 65536"""
 
 
 @verb(EXAMPLES, cls=WordsCommand)
@@ -57,6 +58,7 @@ EXAMPLES = """ridgeline adopt benchmarks/bench_gemm.py main my-branch -- --dtype
     default="head",
     heading=RARE,
 )
+@option("--ranks", "Processes that run it together a side, as torchrun starts them.", click.IntRange(1, 64))
 @option("--device", "Run on the CPU what the script wants on a GPU.", click.Choice(("cpu",)))
 @option("--budget MINUTES", "For survey and trials; a sample is timed if not all fits.", click.FloatRange(0.1, 10_000))
 @flag("--all-cases", "Time closures that run the same code on both sides, too.")
@@ -86,8 +88,9 @@ def adopt(given: Given) -> int:
     torch.utils.benchmark.Timer, timeit, aiter's run_perftest and @perftest, flashinfer's bench_gpu_time,
     pytest-benchmark, a loop of its own between two readings of a clock or two events, or in a profiler) hand their
     closures over: both sides' are timed in turn, outputs and gradients are compared (base is the reference), and the
-    script gets the numbers that it expects.  What stands behind -- are arguments of the script.  An --out file that
-    exists is resumed.
+    script gets the numbers that it expects.  Ranks (--ranks, or those that a script spawns) of both sides have the same
+    GPUs in turn; a sample is the slowest rank's.  What stands behind -- are arguments of the script.  An --out file
+    that exists is resumed.
 
     Exit codes: 0 pass, 1 regression, 2 no verdict (also: the script times nothing), 3 the script cannot be run.
     """
@@ -160,4 +163,4 @@ def _request(repository: Repository, checkouts: Sequence[LocalCheckout], given: 
     arguments = words_behind()
     paths = import_paths(root, given.paths)
     request = ScriptRequest(below, source, arguments, folder, paths, given.device or "", given.budget)
-    return dataclasses.replace(request, all_cases=given.all_cases)
+    return dataclasses.replace(request, ranks=given.ranks or 0, all_cases=given.all_cases)

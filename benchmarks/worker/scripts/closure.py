@@ -26,6 +26,7 @@ from ..arms import harness_numerics
 from . import executed
 from .bits import digest
 from .interception import Call, TimerCall
+from .ranks import Ranks
 
 MOST_BYTES = 4 << 30
 """Bytes of inputs or outputs that are kept to put them back, or to compare them; a closure with more is only timed."""
@@ -43,13 +44,22 @@ class ClosureBench:
     """A closure on its way to samples.
 
     make_clock: of a device or of the host, with the flush that was asked for.  owns: whether a file is the user's.
+
+    Ranks make equally many calls: what decides on one more is decided by all.
     """
 
     def __init__(
-        self, timed: TimerCall, seed: int, make_clock: Callable[[bool], Any], owns: Callable[[str], bool], checkout: str
+        self,
+        timed: TimerCall,
+        seed: int,
+        make_clock: Callable[[bool], Any],
+        owns: Callable[[str], bool],
+        checkout: str,
+        ranks: Ranks,
     ) -> None:
         self._timed, self._seed, self._make_clock = timed, seed, make_clock
-        self._owns, self._checkout = owns, checkout
+        self._owns, self._checkout, self._ranks = owns, checkout, ranks
+        self._special = bool(timed.no_grad_of)
         self._held: dict[str, torch.Tensor] = {}
         self._leaves: list[torch.Tensor] = []
         self._grads: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
@@ -89,7 +99,7 @@ class ClosureBench:
         self._written = [way for way in before if before[way] != between[way] and way not in changed]
         held = sorted(after[way] for way in after if way not in (*changed, *self._written))
         self._keep(changed)
-        returned = returned if not changed else self._once()[1]
+        returned = self._once()[1] if self._ranks.any(bool(changed)) else returned
         self._own = self._copied(self._outputs(returned))
         again = self._outputs(self._once_more(returned))
         bits = [digest(one) for one in self._own]
@@ -110,7 +120,13 @@ class ClosureBench:
         """ran: which code a call runs, after `examine` (`executed.parts`); unseen: why that cannot be told, or ""."""
         try:
             ran, unseen = executed.parts(
-                self._once, self._owns, self._checkout, self._bits, self._inputs(self._after), self._first
+                self._once,
+                self._owns,
+                self._checkout,
+                self._bits,
+                self._inputs(self._after),
+                self._first,
+                self._ranks.any,
             )
         except Exception as error:  # a call that fails when it is watched is timed like any other
             ran, unseen = {}, f"a call that fails when it is watched, {type(error).__name__}"
@@ -136,6 +152,7 @@ class ClosureBench:
         seconds: list[float] = []
         busy_s = 0.0
         for many in [1] * len(order) if self._special else [len(order)]:
+            self._ranks.meet()
             self._put_back()
             taken = self.clock.run([self._launched] * many)
             seconds, busy_s = [*seconds, *taken.seconds], busy_s + taken.busy_s
@@ -152,11 +169,13 @@ class ClosureBench:
 
     def keep_outputs(self, path: str) -> JsonObject:
         """Write the outputs of one call, and what the inputs hold, to a file for the other side."""
-        torch.save({"outputs": [one.cpu() for one in self._own], "inputs": self._inputs(self._digests())}, path)
+        kept = {"outputs": [one.cpu() for one in self._own], "inputs": self._inputs(self._digests())}
+        torch.save(kept, self._ranks.path(path))
         return {"outputs": len(self._own)}
 
     def compare(self, path: str) -> JsonObject:
-        """Hold the outputs against those of the other side."""
+        """Hold the outputs against those of the other side, and of the same rank."""
+        path = self._ranks.path(path)
         theirs = torch.load(path, weights_only=True)
         Path(path).unlink(missing_ok=True)
         moved = [other.to(one.device) for one, other in zip(self._own, theirs["outputs"], strict=False)]
@@ -172,11 +191,6 @@ class ClosureBench:
             self.clock.synchronize()
         found = self._outputs(self._once()[1])
         return dataclasses.asdict(agree(found, self._own, True) if self._own else Agreement(False))
-
-    @property
-    def _special(self) -> bool:
-        """Whether something must be put back before every call."""
-        return bool(self._kept or self._timed.no_grad_of)
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 
@@ -202,17 +216,27 @@ class ClosureBench:
                 one.grad = grad.copy_(held)
         seeded(self._seed)
         self.clock.synchronize()
+        self._ranks.meet()
+        returned, failed = None, None
         begin = time.perf_counter()
-        returned = self._timed.call()
-        self.clock.synchronize()
-        return time.perf_counter() - begin, returned
+        try:
+            returned = self._timed.call()
+            self.clock.synchronize()
+        except Exception as error:
+            self._ranks.say(error)  # where others wait for this one, nobody else will
+            failed = error
+        took_s = time.perf_counter() - begin
+        if self._ranks.any(failed is not None):  # until then others may read and write what this one holds
+            raise failed or RuntimeError("it fails on another rank")
+        return took_s, returned
 
     def _once_more(self, returned: Any) -> Any:
         """What one more call returns, with what the last one returned overwritten before it.  Raises StaleResult where
         all of that comes back as it is: then a call computes nothing.
         """
         own = [] if "torch._inductor.cudagraph_trees" in sys.modules else self._given(returned)
-        if not own or sum(one.nbytes for one in own) > MOST_BYTES:
+        own = own if sum(one.nbytes for one in own) <= MOST_BYTES else []
+        if self._ranks.all(not own):
             return self._once()[1]
         with torch.no_grad():
             kept = [one.clone() for one in own]
@@ -225,9 +249,9 @@ class ClosureBench:
             whole = all(_place(one) not in places or torch.equal(one, was) for one, was in zip(own, kept, strict=True))
             for one, was in zip(own, kept, strict=True):
                 one.copy_(was)
-        if len(stale) == len(own):
+        if self._ranks.all(len(stale) == len(own)):
             raise StaleResult("a call computes nothing: it returns what an earlier one computed")
-        return again if whole else self._once()[1]  # it writes a part of what it returns
+        return again if self._ranks.all(whole) else self._once()[1]  # it writes a part of what it returns
 
     def _given(self, returned: Any) -> list[torch.Tensor]:
         """The tensors that a call made, and not those that it holds; none where they cannot be overwritten."""
@@ -251,6 +275,7 @@ class ClosureBench:
             tensors = [self._held[way] for way in changed]
             if sum(one.nbytes for one in tensors) <= MOST_BYTES:
                 self._kept = [(one.detach(), one.detach().clone()) for one in tensors]
+        self._special = self._ranks.any(bool(self._kept or self._timed.no_grad_of))
 
     def _digests(self) -> dict[str, str]:
         return {way: digest(one) for way, one in self._held.items()}

@@ -187,6 +187,7 @@ def parts(
     results: str,
     inputs: list[str],
     first: Watch | None = None,
+    on_any: Callable[[bool], bool] = bool,
 ) -> tuple[dict[str, str], str]:
     """(digests by what runs in two calls, one watched and one traced; ""), or ({}, what of it cannot be seen).
 
@@ -198,8 +199,8 @@ def parts(
         return {}, f"kernels of {found}"
     with watched(owns) as watch:
         call()
-    if watch.unseen:
-        return {}, watch.unseen
+    if on_any(bool(watch.unseen)):
+        return {}, watch.unseen or "what another rank runs"
     with (
         torch.autograd.set_multithreading_enabled(False),
         code_hash.traced(not watch.compiled) as trace,

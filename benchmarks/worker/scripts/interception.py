@@ -27,6 +27,7 @@ from typing import Any
 from ...shapes import JsonObject
 from .. import failures
 from . import skipping, tuning
+from .ranks import Ranks
 
 Call = Callable[[], Any]
 """What is timed: it takes nothing."""
@@ -61,6 +62,7 @@ class ScriptTask:
     pytest: run it by pytest.  wanted: keys to be timed in turn; None: survey everything.  flush_bytes: for cold caches.
     seed: of all random numbers.  tuned: folder in which sides of a session keep which configurations they chose.
     unwanted: calls of functions that need not be made (skipping.Skips).
+    rank, world, port, store: see ranks.Ranks.
     """
 
     role: str
@@ -79,6 +81,10 @@ class ScriptTask:
     flush_bytes: int
     tuned: str
     unwanted: Sequence[tuple[str, int, Sequence[str]]]
+    rank: int = 0
+    world: int = 1
+    port: int = 0
+    store: str = ""
 
 
 class ImportTimes:
@@ -128,8 +134,8 @@ class Interceptor:
     busy: one of them is looked at or timed.
     """
 
-    def __init__(self, channel: Any, task: ScriptTask) -> None:
-        self._channel, self._task, self._script = channel, task, task.script
+    def __init__(self, channel: Any, task: ScriptTask, ranks: Ranks) -> None:
+        self._channel, self._task, self._script, self._ranks = channel, task, task.script, ranks
         self._root = task.checkout.rstrip(os.sep) + os.sep
         self._names = ClosureNames(self.is_users)
         self.busy = False
@@ -141,7 +147,7 @@ class Interceptor:
         self.imports = ImportTimes(task.packages)
         self._calls = skipping.Activations(self._root)
         self.skips = skipping.Skips(task.unwanted, self._root, self._passed, lambda: self.taken)
-        self.tuning = tuning.Tuning(task.tuned, task.role, task.wanted is None)
+        self.tuning = tuning.Tuning(ranks.path(task.tuned), task.role, task.wanted is None)
         self._begin, self._told = time.monotonic(), False
 
     def wants(self, frame: FrameType) -> bool:
@@ -172,12 +178,14 @@ class Interceptor:
         name = self._names.of(frame, call.timed, call.named, call.rounds)
         self.taken += 1
         with self._measuring(call.threads):
-            bench = self._bench(call)
+            bench, users = self._bench(call), list(self._users(frame))
+            line = f"{os.path.basename(users[0].f_code.co_filename)}:{users[0].f_lineno}" if users else ""
+            here = {"backend": name.backend, "case": name.case, "timer": call.timer, "line": line}
             if self._task.wanted is None:
-                timing, error = self._surveyed(bench, name, call, self._calls.named(list(self._users(frame))))
+                timing, error = self._surveyed(bench, here, self._calls.named(users))
             elif name.key in self._task.wanted:
                 with self.tuning.measuring():
-                    timing, error = self._in_turn(bench, name)
+                    timing, error = self._in_turn(bench, here)
             else:
                 timing, error = _glimpsed(call.call)
             if error is None and call.gives_output:
@@ -193,7 +201,7 @@ class Interceptor:
     # ---- the three ways ------------------------------------------------------------------------------------------
 
     def _surveyed(
-        self, bench: Any, name: TimedName, call: TimerCall, calls: Sequence[str]
+        self, bench: Any, here: Mapping[str, str], calls: Sequence[str]
     ) -> tuple[Timing, BaseException | None]:
         at_s = time.monotonic() - self._begin - self.imports.seconds
         looking, skipped = time.monotonic(), self.tuning.skipped
@@ -206,15 +214,15 @@ class Interceptor:
             if isinstance(error, self._closures.StaleResult):
                 facts, failed = {"status": "untimed", "why": str(error)}, None
         took_s = time.monotonic() - looking
-        seen = {"backend": name.backend, "case": name.case, "timer": call.timer, "at_s": at_s, "took_s": took_s}
+        seen = {**here, "at_s": at_s, "took_s": took_s}
         loaded = {} if self._told else {"loaded": installed_modules()}
         self._told = True
         self._said(event="seen", **seen, **facts, **loaded, untuned=self.tuning.skipped - skipped, calls=calls)
         return Timing([max(facts["expected_s"], 1e-9)]) if "expected_s" in facts else _NOTHING, failed
 
-    def _in_turn(self, bench: Any, name: TimedName) -> tuple[Timing, BaseException | None]:
+    def _in_turn(self, bench: Any, here: Mapping[str, str]) -> tuple[Timing, BaseException | None]:
         failed: BaseException | None = None
-        request = self._said(event="at", backend=name.backend, case=name.case)
+        request = self._said(event="at", **here)
         while request["op"] != "resume":
             try:
                 assert request["op"] in STEPS, request["op"]
@@ -237,7 +245,8 @@ class Interceptor:
 
         self._closures = closure
         clock = functools.partial(self._clock, hot=call.hot)
-        return self._closures.ClosureBench(call, self._task.seed, clock, self.is_users, self._task.checkout)
+        of_ranks = self._ranks
+        return self._closures.ClosureBench(call, self._task.seed, clock, self.is_users, self._task.checkout, of_ranks)
 
     def _clock(self, gpu: bool, hot: bool) -> Any:
         """The clock of the device, or the host's for closures that never touch one; made once."""
@@ -248,7 +257,9 @@ class Interceptor:
             flush = 0 if hot else self._task.flush_bytes
             torch = sys.modules["torch"]
             device = torch.device("cuda", torch.cuda.current_device()) if gpu else None
-            self._clocks[gpu, hot] = clocks.DeviceClock(device, flush, None) if gpu else clocks.HostClock(flush, None)
+            barrier = self._ranks.barrier(gpu)
+            made = clocks.DeviceClock(device, flush, barrier) if gpu else clocks.HostClock(flush, barrier)
+            self._clocks[gpu, hot] = made
         return self._clocks[gpu, hot]
 
     def _passed(self, keys: Sequence[str]) -> None:
@@ -340,9 +351,10 @@ LONGEST, LONGEST_VALUE, MOST_FIELDS = 160, 40, 16
 NEVER = (
     *("self", "cls", "args", "kwargs", "quantiles", "warmup", "rep", "num_iters", "num_warmup", "device", "verbose"),
     *("iters", "n_iters", "iterations", "repeat", "repeats", "n_repeat", "num_repeats", "trials", "num_trials"),
-    *("warmup_iters", "num_warmup_iters", "n_warmup", "warmups", "profile"),
+    *("warmup_iters", "num_warmup_iters", "n_warmup", "warmups", "profile", "benchmark_iters", "profile_ranks"),
+    *("rank", "local_rank", "global_rank", "my_rank", "rank_id", "gpu", "gpu_id", "device_id", "port", "init_method"),
 )
-"""Arguments that say how something is timed or run, and not what."""
+"""Arguments that say how, or on which rank, something is timed or run, and not what."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,6 +22,10 @@ from ...shapes import JsonObject
 from .. import failures
 from . import own_clocks, skipping, timers
 from .interception import Interceptor, ScriptTask
+from .ranks import Ranks, SeveralProcesses, of_symmetric_memory
+
+TIMING = ("bench", "timing", "timer", "perf", "profil")
+"""In the name of a module of a checkout that times for scripts in other folders."""
 
 MOST_FILES = 2000
 """Files of imported modules that are looked at."""
@@ -30,23 +34,26 @@ MOST_FILES = 2000
 def run(task: JsonObject, channel: Any) -> JsonObject:
     """The whole life of a script.  Answers with `code` (its exit code), `why`, `error`, `files` and `programs`."""
     what = ScriptTask(**task)
-    to = Interceptor(channel, what)
-    programs = Programs(to.is_users, what.packages)
+    ranks = Ranks(what.rank, what.world, what.port, what.store)
+    os.environ.update(ranks.variables())
+    to = Interceptor(channel, what, ranks)
+    programs = Programs(to.is_users, what.packages, ranks)
     clocks = own_clocks.OwnClocks(to)
     random.seed(what.seed)
 
     def change(name: str) -> Change | None:
         if name == "multiprocessing.process":
             return programs.of_multiprocessing
-        return _change(name, to, what.seed, what.on_cpu)
+        return _change(name, to, ranks, what)
 
     with changing(change), to.imports.timed():
         ended = _ended(what, clocks, to)
         if os.getpid() != to.process:  # forked by the script, and left by what it raised: the channel is its parent's
             os._exit(ended["code"])
+    ended_at = time.time()
     programs.stop()
     untaken = [*clocks.untaken, *(() if to.taken else clocks.totals)][: own_clocks.MOST_TOLD]
-    return {**ended, "programs": programs.started[:5], "untaken": untaken, **_files(what)}
+    return {**ended, "ended_at": ended_at, "programs": programs.started[:5], "untaken": untaken, **_files(what)}
 
 
 def _ended(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) -> JsonObject:
@@ -58,7 +65,7 @@ def _ended(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) -> J
         code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
         return {"code": code, "why": "" if isinstance(error.code, int) else str(error.code or ""), "kind": "exit"}
     except SeveralProcesses as error:
-        return {"code": 1, "why": str(error), "kind": "several"}
+        return {"code": 1, "why": str(error), "kind": "several", "ranks": error.ranks}
     except BaseException as error:
         kind = "import" if isinstance(error, ImportError) else "raised"
         why = f"{type(error).__name__}: {failures.first_line(error)}"
@@ -99,13 +106,14 @@ def _of_module(
     what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor, name: str, text: bytes, file: str
 ) -> ast.Module | None:
     """The tree of a module that a script imports, where it is rewritten: one with functions that may be skipped, and
-    one beside the script, or in a folder between it and the top, that reads a clock and is no timer that is replaced.
+    one that reads a clock and is no timer that is replaced: beside the script, in a folder between it and the top, or
+    anywhere in the checkout under a name that says what it is for.
     """
     folder, own = os.path.dirname(file), os.path.dirname(what.script)
     beside = folder == own or (
         own.startswith(folder + os.sep) and folder.startswith(what.checkout.rstrip(os.sep) + os.sep)
     )
-    beside = beside and timers.replacement(name) is None
+    beside = (beside or any(word in os.path.basename(file) for word in TIMING)) and timers.replacement(name) is None
     if not to.is_users(file) or not (beside or file in to.skips.files()):
         return None
     tree = ast.parse(text, file)
@@ -129,33 +137,32 @@ def _by_pytest(what: ScriptTask) -> None:
         raise RuntimeError(f"pytest ended with {pytest.ExitCode(code).name}")
 
 
-def _change(name: str, to: Interceptor, seed: int, cpu: bool) -> Change | None:
+def _change(name: str, to: Interceptor, ranks: Ranks, what: ScriptTask) -> Change | None:
     """What is changed in a module when it is imported."""
     if replace := timers.replacement(name):
         return lambda module: replace(module, to)
-    if name == "torch":
-        return lambda module: _of_torch(module, to, seed, cpu)
-    if name == "triton.runtime.driver" and cpu:
-        return of_triton_driver
-    if name == "triton.runtime.interpreter" and cpu:
-        return lambda module: of_triton_interpreter(module, lambda: to.busy)
-    if name == "triton.runtime.autotuner":
-        return to.tuning.of_triton
-    if name == "torch._inductor.runtime.triton_heuristics":
-        return to.tuning.of_inductor
-    if name == "torch._inductor.runtime.compile_tasks":
-        return of_compile_tasks
-    if name == "numpy":
-        return lambda module: module.random.seed(seed % 2**32)
-    if name == "torch.multiprocessing":
-        return of_multiprocessing
-    return of_distributed if name == "torch.distributed" else None
+    on_cpu: dict[str, Change] = {
+        "triton.runtime.driver": of_triton_driver,
+        "triton.runtime.interpreter": lambda module: of_triton_interpreter(module, lambda: to.busy),
+    }
+    changes: dict[str, Change] = {
+        "torch": lambda module: _of_torch(module, what),
+        "torch.distributed": lambda module: ranks.of_distributed(module, what.on_cpu),
+        "torch.distributed._symmetric_memory": of_symmetric_memory,
+        "torch.distributed.launcher.api": ranks.of_launcher,
+        "torch.multiprocessing": ranks.of_multiprocessing,
+        "torch._inductor.runtime.triton_heuristics": to.tuning.of_inductor,
+        "torch._inductor.runtime.compile_tasks": of_compile_tasks,
+        "triton.runtime.autotuner": to.tuning.of_triton,
+        "numpy": lambda module: module.random.seed(what.seed % 2**32),
+    }
+    return (changes | on_cpu if what.on_cpu else changes).get(name)
 
 
-def _of_torch(torch: Any, to: Interceptor, seed: int, cpu: bool) -> None:
-    if cpu:
-        of_torch(torch)
-    torch.manual_seed(seed)
+def _of_torch(torch: Any, what: ScriptTask) -> None:
+    if what.on_cpu:
+        of_torch(torch, what.world)
+    torch.manual_seed(what.seed)
 
 
 def of_compile_tasks(module: ModuleType) -> None:
@@ -190,11 +197,7 @@ def _files(what: ScriptTask) -> JsonObject:
     return {"inside": sorted(inside), "elsewhere": elsewhere, "installed": installed}
 
 
-# What a script does that one process a side cannot measure: several GPUs, or another program that does the timing.
-
-
-class SeveralProcesses(BaseException):
-    """The script starts ranks of its own.  Not an Exception: a script must not take it for a case that failed."""
+# What is not seen of a script: another program that does the timing.
 
 
 class Programs:
@@ -203,9 +206,9 @@ class Programs:
     owns: whether a file is the user's.  packages: names of the repository's own.
     """
 
-    def __init__(self, owns: Callable[[str], bool], packages: Sequence[str]) -> None:
+    def __init__(self, owns: Callable[[str], bool], packages: Sequence[str], ranks: Ranks) -> None:
         self.started: list[str] = []
-        self._owns, self._packages, self._active = owns, packages, True
+        self._owns, self._packages, self._ranks, self._active = owns, packages, ranks, True
         sys.addaudithook(self._hear)
 
     def stop(self) -> None:
@@ -223,21 +226,32 @@ class Programs:
             self._note(sys._getframe(1), said)
 
     def of_multiprocessing(self, module: ModuleType) -> None:
-        """multiprocessing.process: a process that is spawned raises no event."""
-        start = module.BaseProcess.start
+        """multiprocessing.process: a process that is spawned raises no event; one that the script starts as a rank is
+        its rank's call.
+        """
+        base: Any = module.BaseProcess
+        start = base.start
 
         @functools.wraps(start)
         def starting(process: Any) -> None:
+            caller = self._users(sys._getframe(1))
+            if caller and any("distributed" in line for line in linecache.getlines(caller.f_code.co_filename)):
+                self._ranks.take(process)
+                return
             self._note(sys._getframe(1), "a process")
             start(process)
 
-        module.BaseProcess.start = starting  # type: ignore[attr-defined]
+        base.start = starting
 
     def _note(self, frame: FrameType, what: str) -> None:
         """Remember it, if the script started it: compilers and loaders of data have workers, too."""
-        caller = _caller(frame)
-        if caller is not None and self._owns(caller.f_code.co_filename):
+        if caller := self._users(frame):
             self.started.append(f"{what} ({os.path.basename(caller.f_code.co_filename)}:{caller.f_lineno})"[:200])
+
+    def _users(self, frame: FrameType) -> FrameType | None:
+        """The frame of the user's code that asks for it, if it is the user's."""
+        caller = _caller(frame)
+        return caller if caller is not None and self._owns(caller.f_code.co_filename) else None
 
     def _times(self, words: Sequence[str]) -> bool:
         """Whether a command may run a script, or a module of the repository."""
@@ -265,36 +279,6 @@ def _words(arguments: Any) -> list[Any]:
 
 def _text(one: Any) -> str:
     return os.fsdecode(one) if isinstance(one, (bytes, Path)) else str(one)
-
-
-def of_multiprocessing(module: ModuleType) -> None:
-    """torch.multiprocessing: spawning ranks is refused."""
-    for name in ("spawn", "start_processes"):
-        if hasattr(module, name):
-            setattr(module, name, _refused(f"torch.multiprocessing.{name}"))
-
-
-def of_distributed(module: ModuleType) -> None:
-    """torch.distributed: a group of more than one rank is refused."""
-    real = getattr(module, "init_process_group", None)
-    if real is None:
-        return
-
-    def init_process_group(*args: Any, **kwargs: Any) -> Any:
-        world = kwargs.get("world_size", -1)
-        world = int(os.environ.get("WORLD_SIZE", "-1")) if world in (-1, None) else int(world)
-        if world != 1:
-            raise SeveralProcesses("torch.distributed.init_process_group of several ranks")
-        return real(*args, **kwargs)
-
-    module.init_process_group = init_process_group  # type: ignore[attr-defined]
-
-
-def _refused(what: str) -> Any:
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise SeveralProcesses(what)
-
-    return refuse
 
 
 # `--device cpu`: what a script asks of "cuda" it gets on the CPU, so that its torch closures run without a GPU.
@@ -363,9 +347,9 @@ class HostDevice(contextlib.nullcontext[None]):
         self.idx = 0
 
 
-def of_torch(torch: Any) -> None:
-    """Send everything to the CPU from now on."""
-    _answer_for_the_device(torch)
+def of_torch(torch: Any, world: int) -> None:
+    """Send everything to the CPU from now on; each rank is told of a device."""
+    _answer_for_the_device(torch, world)
     from torch.overrides import TorchFunctionMode
 
     class OnCpu(TorchFunctionMode):
@@ -438,7 +422,7 @@ def _cpu(torch: Any, value: Any) -> Any:
     return torch.device("cpu") if type(value) is int else value
 
 
-def _answer_for_the_device(torch: Any) -> None:
+def _answer_for_the_device(torch: Any, world: int) -> None:
     """The questions that scripts ask before they time; what no CPU can answer raises as without a GPU."""
     cuda = torch.cuda
     answers = {
@@ -447,7 +431,7 @@ def _answer_for_the_device(torch: Any) -> None:
         **dict.fromkeys(("current_device", *SIZES), 0),
         **dict.fromkeys(("current_stream", "default_stream"), HostStream()),
         "is_available": True,
-        "device_count": 1,
+        "device_count": world,
         "get_device_name": "CPU",
         "get_device_capability": (0, 0),
         "get_device_properties": _properties(torch),

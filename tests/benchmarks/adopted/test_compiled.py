@@ -175,11 +175,9 @@ def test_equal_functions_of_torch_compile_run_equal_code(compiled: Callable[[str
 def test_which_ptxas_is_torchs_is_said_as_inductor_is_imported() -> None:
     said: list[bool] = []
     module = ModuleType("torch._inductor.runtime.compile_tasks")
-    change = running._change(module.__name__, None, 0, False)  # type: ignore[arg-type]
-    assert change
-    change(module)  # another torch, which has no such function
+    running.of_compile_tasks(module)  # another torch, which has no such function
     module._set_triton_ptxas_path = lambda: said.append(True)  # type: ignore[attr-defined]
-    change(module)
+    running.of_compile_tasks(module)
     assert said == [True]
 
 

@@ -92,10 +92,10 @@ def test_a_survey_takes_different_gpus_and_a_trial_the_first(tmp_path: Path, mon
     seen: list[str | None] = []
 
     class Side:
-        def __init__(self, checkout: Any, directory: Path, variables: dict[str, str]) -> None:
+        def __init__(self, checkout: Any, directory: Path, variables: dict[str, str], ranks: int) -> None:
             seen.append(variables.get("CUDA_VISIBLE_DEVICES"))
 
-        def go_on(self, op: str, **fields: Any) -> None: ...
+        def go_on(self, op: str, per_rank: Any, **fields: Any) -> None: ...
 
         def kill(self) -> None: ...
 

@@ -16,12 +16,13 @@ from benchmarks.worker import clocks
 from benchmarks.worker.scripts import bits, closure
 from benchmarks.worker.scripts.closure import EXACT, FEW_BITS, TOLERANCES, ClosureBench, agree, tolerance
 from benchmarks.worker.scripts.interception import LONGEST, ClosureNames, TimedName, TimerCall, function_name, printed
+from benchmarks.worker.scripts.ranks import Ranks
 from benchmarks.worker.scripts.timers import quantile, statement, summary
 
 
 def closure_bench(call: Any, *roots: Any, **more: Any) -> ClosureBench:
     clock = clocks.HostClock(0, None)
-    return ClosureBench(TimerCall("timer", call, roots, **more), 0, lambda gpu: clock, lambda file: False, "/")
+    return ClosureBench(TimerCall("timer", call, roots, **more), 0, lambda gpu: clock, lambda file: False, "/", Ranks())
 
 
 GLOBAL = torch.ones(3)

@@ -1,0 +1,260 @@
+"""The ranks that run a script together: the place of each, where they meet, and what of torch.distributed is changed.
+
+Every rank is a process of its own that runs the script from its first line.  One that is started as torchrun starts it
+finds torchrun's variables and a store of c10d.  One that would start its ranks itself (torch.multiprocessing.spawn,
+multiprocessing.Process, torch.distributed.launcher) calls the function of its own rank instead.  Whatever address a
+script asks for, its process groups meet at the store of its side: the other side runs beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+ADDRESS = "127.0.0.1"
+
+PATIENCE = datetime.timedelta(days=1)
+"""How long ranks wait for each other here: the coordinator has the deadlines."""
+
+
+class SeveralProcesses(BaseException):
+    """The script wants ranks, or another number of them.  Not an Exception: a script must not take it for a case that
+    failed.  ranks: how many it starts itself, 0 where that is not known.
+    """
+
+    def __init__(self, why: str, ranks: int = 0) -> None:
+        super().__init__(why)
+        self.ranks = ranks
+
+
+class Ranks:
+    """This process among those of its side.  port: of the side's store of c10d.  store: file of the harness's own.
+
+    What is called on one rank must be called on all; alone a process waits for nobody.
+    """
+
+    def __init__(self, rank: int = 0, world: int = 1, port: int = 0, store: str = "") -> None:
+        self.rank, self.world, self._port, self._store = rank, world, port, store
+        self._host: Any = None
+        self._device: Any = None
+        self._server: Any = None
+        self._processes: list[Any] = []
+
+    def variables(self) -> dict[str, str]:
+        """What torchrun sets for a process of one node."""
+        if self.world == 1:
+            return {}
+        of_rank = dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(self.rank))
+        of_world = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"), str(self.world))
+        group = {"GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "ROLE_NAME": "default"}
+        elastic = {"RESTART_COUNT": "0", "MAX_RESTARTS": "0", "RUN_ID": "none", "USE_AGENT_STORE": "True"}
+        return (
+            of_rank | of_world | group | self._address() | {f"TORCHELASTIC_{key}": one for key, one in elastic.items()}
+        )
+
+    def _address(self) -> dict[str, str]:
+        return {"MASTER_ADDR": ADDRESS, "MASTER_PORT": str(self._port)}
+
+    def path(self, base: str) -> str:
+        """The file of this rank among those of a name."""
+        return base if self.world == 1 else f"{base}.{self.rank}"
+
+    def say(self, error: Exception) -> None:
+        """Print it, if there are others."""
+        if self.world > 1:
+            print(f"rank {self.rank}: {''.join(traceback.format_exception(error))}", file=sys.stderr, flush=True)
+
+    # ---- meeting -------------------------------------------------------------------------------------------------
+
+    def meet(self) -> None:
+        """Wait until all ranks are here."""
+        if self.world > 1:
+            self._hosts().barrier().wait()
+
+    def any(self, holds: bool) -> bool:
+        """Whether something holds on some rank."""
+        return bool(self._sum(int(holds))) if self.world > 1 else holds
+
+    def all(self, holds: bool) -> bool:
+        """Whether something holds on every rank."""
+        return not self.any(not holds)
+
+    def barrier(self, gpu: bool) -> Callable[[], Any] | None:
+        """What holds a sample until all ranks are here; on a GPU it is enqueued, and the host does not wait."""
+        if self.world == 1:
+            return None
+        if not gpu:
+            return self.meet
+        import torch
+
+        group, token = self._devices(), torch.zeros(1, device="cuda")
+        return lambda: group.allreduce([token]).wait()
+
+    def _sum(self, number: int) -> int:
+        import torch
+
+        token = torch.tensor([number])
+        self._hosts().allreduce([token]).wait()
+        return int(token.item())
+
+    def _hosts(self) -> Any:
+        """A group of the harness: those of the script are its own, and may be none."""
+        if self._host is None:
+            import torch.distributed as dist
+
+            kind = dist.ProcessGroupGloo
+            options = kind._Options()
+            options._devices, options._timeout = [kind.create_device(hostname=ADDRESS)], PATIENCE
+            self._host = kind(self._shared("hosts"), self.rank, self.world, options)
+        return self._host
+
+    def _devices(self) -> Any:
+        if self._device is None:
+            import torch.distributed as dist
+
+            options = dist.ProcessGroupNCCL.Options()
+            options.config.max_ctas = 1  # a communicator of few buffers: it sends 4 bytes
+            self._device = dist.ProcessGroupNCCL(self._shared("devices"), self.rank, self.world, options)
+        return self._device
+
+    def _shared(self, name: str) -> Any:
+        import torch.distributed as dist
+
+        return dist.PrefixStore(name, dist.FileStore(self._store, self.world))
+
+    # ---- torch.distributed, and ranks that a script starts itself --------------------------------------------------
+
+    def of_distributed(self, module: Any, on_cpu: bool) -> None:
+        """torch.distributed: the groups of a script meet at its side's store; on_cpu: by gloo."""
+        if not hasattr(module, "init_process_group"):
+            return
+        if self.world > 1 and self.rank == 0 and self._server is None:
+            self._server = module.TCPStore(ADDRESS, self._port, None, True, wait_for_workers=False)
+        real = module.init_process_group
+
+        @functools.wraps(real)
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            asked = dict(inspect.signature(real).bind(*args, **kwargs).arguments)
+            world = asked.get("world_size") or -1
+            self.expect(int(os.environ.get("WORLD_SIZE", "0")) if world == -1 else int(world), "init_process_group")
+            if self.world > 1:
+                os.environ.update(self.variables())
+                asked |= {"init_method": "env://"} if asked.get("store") is None else {}
+                asked |= {"rank": self.rank, "world_size": self.world}
+            if on_cpu:
+                asked |= {"backend": "gloo", "device_id": None}
+            return real(**{key: one for key, one in asked.items() if one is not None})
+
+        for owner in (module, module.distributed_c10d):
+            owner.init_process_group = init_process_group
+        if on_cpu:
+            module.new_group = _without(module.new_group, backend="gloo", device_id=None, pg_options=None)
+            module.barrier = _without(module.barrier, device_ids=None)
+
+    def of_multiprocessing(self, module: Any) -> None:
+        """torch.multiprocessing: of the processes that are spawned, this one is its rank's."""
+        for name in ("spawn", "start_processes"):
+            if real := getattr(module, name, None):
+                setattr(module, name, self._spawning(f"torch.multiprocessing.{name}", real))
+
+    def _spawning(self, name: str, real: Any) -> Any:
+        @functools.wraps(real)
+        def spawn(fn: Any, args: Sequence[Any] = (), nprocs: int = 1, join: bool = True, *_: Any, **__: Any) -> Any:
+            self.expect(nprocs, name)
+            with self._of_a_process():
+                fn(self.rank, *args)
+            return None if join else Joined()
+
+        return spawn
+
+    def of_launcher(self, module: Any) -> None:
+        """torch.distributed.launcher.api: as torchrun, for a function; a program that it is given is not seen."""
+        real = module.launch_agent
+
+        @functools.wraps(real)
+        def launch_agent(config: Any, entrypoint: Any, args: Sequence[Any], **more: Any) -> Any:
+            if not callable(entrypoint):
+                return real(config, entrypoint, args, **more)
+            self.expect(config.nproc_per_node * config.max_nodes, "torch.distributed.launcher")
+            with self._of_a_process():
+                return {self.rank: entrypoint(*args)}
+
+        module.launch_agent = launch_agent
+
+    def take(self, process: Any) -> None:
+        """A multiprocessing.Process that the script starts as a rank: the first `join` has all that it starts."""
+        self._processes.append(process)
+
+        def join(_: Any, timeout: float | None = None) -> None:
+            mine, self._processes = self._processes, []
+            if mine:
+                self.expect(len(mine), "multiprocessing.Process")
+                with self._of_a_process():
+                    mine[self.rank].run()
+
+        instead = {"join": join, "exitcode": 0, "is_alive": lambda _: False}
+        instead |= dict.fromkeys(("terminate", "kill", "close"), lambda _: None)
+        process.__class__ = type(type(process).__name__, (type(process),), instead)
+
+    @contextlib.contextmanager
+    def _of_a_process(self) -> Iterator[None]:
+        """What ends with a process ends behind it."""
+        with contextlib.suppress(SystemExit):
+            yield
+        import torch.distributed as dist
+
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    def expect(self, world: int, what: str) -> None:
+        """SeveralProcesses for another number of ranks than there are."""
+        if world == self.world:
+            return
+        asked = f"{what} of {world} ranks" if world else f"{what} without WORLD_SIZE"
+        raise SeveralProcesses(asked if self.world == 1 else f"{asked}, and {self.world} run", max(world, 0))
+
+
+class Joined:
+    """Of processes that a script started: they have ended well."""
+
+    exitcode = 0
+    processes: Sequence[Any] = ()
+
+    def join(self, *_: Any, **__: Any) -> bool:
+        """At once."""
+        return True
+
+
+def _without(function: Any, **instead: Any) -> Any:
+    """A function with these arguments, whatever it is asked for; one that is None is left out."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        asked = dict(inspect.signature(function).bind(*args, **kwargs).arguments)
+        asked.update({name: one for name, one in instead.items() if one is not None})
+        return function(
+            **{name: one for name, one in asked.items() if name not in instead or instead[name] is not None}
+        )
+
+    return called
+
+
+def of_symmetric_memory(module: ModuleType) -> None:
+    """torch.distributed._symmetric_memory: NVLink multicast is off; a script that reads its pointer is told so."""
+    kind = module._SymmetricMemory  # type: ignore[attr-defined]
+    real = kind.multicast_ptr
+
+    def multicast_ptr(memory: Any) -> int:
+        if not (found := int(real.__get__(memory))):
+            raise RuntimeError("NVLink multicast is off while two sides are compared on the same GPUs")
+        return found
+
+    kind.multicast_ptr = property(multicast_ptr)

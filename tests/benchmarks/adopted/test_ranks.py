@@ -1,0 +1,162 @@
+"""Scripts of several ranks: each side's ranks are started, meet, and are timed and compared as one."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.adopted.ranks import disagreement, joint_end, joint_facts
+from benchmarks.adopted.survey import sets_variables
+from benchmarks.worker.scripts.ranks import Ranks, SeveralProcesses
+
+from .conftest import Adopt
+
+LIBRARY = """
+import time
+import torch, torch.distributed as dist
+
+def summed(x):
+    y = x.clone()
+    dist.all_reduce(y)
+    return y
+"""
+
+RANKS = """
+import os
+import torch, torch.distributed as dist
+import mylib
+from triton.testing import do_bench
+
+def main(rank):
+    x = torch.arange(64.0, device=f"cuda:{rank}") + rank
+    print("rank", rank, "of", dist.get_world_size(), "ms", do_bench(lambda: mylib.summed(x)))
+"""
+
+BY_TORCHRUN = (
+    RANKS
+    + """
+dist.init_process_group("nccl")
+main(int(os.environ["LOCAL_RANK"]))
+"""
+)
+
+BY_SPAWN = (
+    RANKS
+    + """
+def start(rank, world):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", "29500"
+    dist.init_process_group("nccl", rank=rank, world_size=world)
+    main(rank)
+
+"""
+)
+
+
+def slow_on(rank: int) -> str:
+    """A commit in which one rank takes 20 ms more."""
+    return LIBRARY.replace("    dist.all", f"    time.sleep(0.02 * (dist.get_rank() == {rank}))\n    dist.all")
+
+
+CPU = ("--device", "cpu", "--ranks", "2", "--deadline", "30")
+
+
+@pytest.mark.slow
+def test_the_slowest_rank_counts_and_every_rank_is_compared(adopt: Adopt) -> None:
+    found = adopt(BY_TORCHRUN, *CPU, base={"mylib/__init__.py": LIBRARY}, head={"mylib/__init__.py": slow_on(1)})
+    assert found.code == 0, found.said
+    base, head = found.arms().values()
+    assert min(head["seconds"]) > 0.02
+    assert len(head["rank_s"]) == 2
+    assert sorted(base["seconds"])[4] < 0.02
+    assert "rank 0 of 2 ms" in found.printed()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("y += dist.get_rank()", "rank 1: output 0 differs from base"),
+        (
+            "dist.get_rank() and __import__('os').kill(__import__('os').getpid(), 9)",
+            "rank 1 of 2 was killed by SIGKILL",
+        ),
+        ("dist.get_rank() or 1 / 0", "rank 0: ZeroDivisionError: division by zero"),
+    ],
+)
+@pytest.mark.slow
+def test_what_one_rank_does_is_told(adopt: Adopt, change: str, sentence: str) -> None:
+    head = LIBRARY.replace("    return y", f"    {change}\n    return y")
+    found = adopt(BY_TORCHRUN, *CPU, base={"mylib/__init__.py": LIBRARY}, head={"mylib/__init__.py": head})
+    said = [found.said, *(arm.get("why", "") for line in found.lines for arm in line["cases"]["call"]["arms"].values())]
+    assert any(sentence in one for one in said), said
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "mp.spawn(start, args=(2,), nprocs=2)",
+        "mp.start_processes(start, args=(2,), nprocs=2, start_method='fork')",
+        "ps = [mp.Process(target=start, args=(rank, 2)) for rank in range(2)]\n"
+        "[p.start() for p in ps]\n[p.join() for p in ps]\nassert not any(p.exitcode for p in ps)",
+        "from torch.distributed.launcher.api import LaunchConfig, elastic_launch\n"
+        "def own(world):\n    start(int(os.environ['RANK']), world)\n"
+        "elastic_launch(LaunchConfig(1, 1, 2, rdzv_endpoint='localhost:0'), own)(2)",
+    ],
+    ids=["spawn", "start_processes", "processes", "launcher"],
+)
+@pytest.mark.slow
+def test_ranks_that_a_script_starts_itself_are_taken_over(adopt: Adopt, start: str) -> None:
+    script = f"{BY_SPAWN}\nif __name__ == '__main__':\n    import torch.multiprocessing as mp\n"
+    script += "".join(f"    {line}\n" for line in start.splitlines())
+    found = adopt(script, "--device", "cpu", "--deadline", "30", head={"mylib/__init__.py": LIBRARY},
+                  base={"mylib/__init__.py": LIBRARY})  # fmt: skip
+    assert found.code == 0, found.said
+    assert [arm["status"] for arm in found.arms().values()] == ["ok", "ok"]
+    assert all(len(arm["rank_s"]) == 2 for arm in found.arms().values())
+
+
+def event(line: str, **more: object) -> dict[str, object]:
+    return {"event": "seen", "line": line, "backend": "mine", "case": "x=1", **more}
+
+
+def test_ranks_at_different_places_are_named() -> None:
+    assert disagreement([event("b.py:3"), event("b.py:3")]) == ""
+    told = disagreement([event("b.py:3"), {"code": 0, "programs": []}])
+    assert told == "its ranks time different things: rank 0 is at b.py:3, rank 1 has ended"
+
+
+def test_the_rank_that_ended_badly_first_speaks() -> None:
+    ends = [{"code": 1, "why": "it waited", "ended_at": 2.0}, {"code": 1, "why": "no memory", "ended_at": 1.0}, None]
+    assert joint_end(ends)["why"] == "rank 1 of 3: no memory"
+
+
+def test_facts_of_ranks_are_those_of_one_process() -> None:
+    one = {"expected_s": 1.0, "repeats": True, "bits": "a", "ran": {"f": "1"}, "unseen": "", "outputs": ["f[2]"]}
+    other = {**one, "expected_s": 2.0, "repeats": False, "bits": "", "case": "peer=1", "backend": "mine"}
+    found = joint_facts([event("b.py:3", **one), event("b.py:3", **other)])
+    assert (found["expected_s"], found["repeats"], found["bits"]) == (2.0, False, "")
+    assert found["ran"] == {"f": "1"}
+    assert found["names"] == ["mine/peer=1", "mine/peer=1"] or found["names"] == ["mine/x=1", "mine/peer=1"]
+
+
+def test_alone_a_process_waits_for_nobody_and_a_group_of_several_says_how_many() -> None:
+    alone = Ranks()
+    alone.meet()
+    assert (alone.any(False), alone.all(True), alone.barrier(True), alone.variables()) == (False, True, None, {})
+    with pytest.raises(SeveralProcesses, match="spawn of 4 ranks") as told:
+        alone.expect(4, "spawn")
+    assert told.value.ranks == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "sets"),
+    [
+        ("os.environ['LOCAL_RANK']", False),
+        ("os.environ['MASTER_PORT'] = '1'", False),
+        ("os.environ.setdefault('NCCL_DEBUG', 'INFO')", True),
+        ("del os.environ['A']", True),
+        ("names.update(environ)", False),
+    ],
+)
+def test_a_script_that_reads_variables_sets_none(text: str, sets: bool) -> None:
+    import ast
+
+    assert sets_variables(ast.parse(text)) is sets
