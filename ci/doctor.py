@@ -25,6 +25,7 @@ from ci.git.command import GitError
 from ci.git.repository import ForeignError, Repository
 from ci.harness import MeasureError, query
 from ci.records.store import damage_of, notes_files
+from ci.report.words import plural
 
 Level = Literal["ok", "note", "warning", "error"]
 STYLE: dict[Level, str] = {"error": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
@@ -110,7 +111,7 @@ def _examined(answer: Mapping[str, Any]) -> Iterator[Finding]:
     if reasons := [why for cases in answer.get("kernels", {}).values() for why in cases.values()]:
         runnable = reasons.count("")
         yield Finding(
-            "ok", f"{len(answer['kernels'])} kernels: {runnable} of {len(reasons)} cases can be measured here"
+            "ok", f"{plural(len(answer['kernels']), 'kernel')}: {runnable} of {len(reasons)} cases can be measured here"
         )
     if VERSION_PROBLEMS.isdisjoint(problem["kind"] for problem in answer["problems"]):
         for name in EXAMINED:
@@ -156,9 +157,9 @@ def _clone(root: Path) -> Finding:
             "on a node without git name the commit and a file (`ridgeline run --help`), and record the file in a clone",
         )
     if repository.is_shallow():
-        what, why = f"the history is cut off after {commits} commit(s)", "a base to compare with may be missing"
+        what, why = f"the history is cut off after {plural(commits, 'commit')}", "a base to compare with may be missing"
         return Finding("warning", what, why, "git fetch --unshallow (in a workflow: fetch-depth: 0)")
-    return Finding("ok", f"git: {commits} commits up to {head[:12]}")
+    return Finding("ok", f"git: {plural(commits, 'commit')} up to {head[:12]}")
 
 
 def _records(results: Path) -> Iterator[Finding]:
@@ -176,11 +177,11 @@ def _records(results: Path) -> Iterator[Finding]:
         yield Finding("error", f"{results} cannot be used", error, next_step)
         return
     if aside := sum(bool(SET_ASIDE.search(name)) for name in names):
-        what = f"{aside} damaged or foreign file(s) were set aside in {results}"
+        what = f"{plural(aside, 'damaged or foreign file')} set aside in {results}"
         next_step = f"look at {results}/**/*.setaside*, correct or remove them"
         yield Finding("warning", what, "what they hold is not shown", next_step)
     records = notes_files(results)
-    yield Finding("ok", f"{len(records)} record file(s) in {results}")
+    yield Finding("ok", f"{plural(len(records), 'record file')} in {results}")
     for problem in filter(None, map(damage_of, records)):
         next_step = "restore it from git or a copy, or delete it and record its trial files again"
         yield Finding("error", f"{problem.where}: {problem.why}", "the gate and pages lack its trials", next_step)

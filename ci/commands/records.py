@@ -19,6 +19,7 @@ from ci.options import (
     DRY_RUN,
     FOLDER_THERE,
     JSON,
+    NO_VERDICT,
     PASS,
     RESULTS,
     USAGE,
@@ -176,16 +177,16 @@ def export(given: Given) -> int:
         done = exported.export_samples(results, out, *chosen)
     else:
         done = exported.export(results, out, given.kind, *chosen)
+    problems = [str(problem).removesuffix("; left out") for problem in done.problems]
     if given.as_json:
-        problems = [dataclasses.asdict(problem) for problem in done.problems]
         print_json({"rows": done.rows, "paths": [str(path) for path in done.paths], "problems": problems})
     else:
         verb = "would be " if given.dry_run else ""
         what = "samples" if given.samples else "rows"
         click.echo(f"{done.rows:,} {what} {verb}in {out}" if done.rows else f"no record matches; nothing in {out}")
-    for problem in done.problems:
-        click.echo(f"left out: {problem}", err=True)
-    return PASS
+    for problem in problems:
+        click.echo(f"left out: {plain(problem, 2000)}", err=True)
+    return NO_VERDICT if problems else PASS
 
 
 # ---- push ------------------------------------------------------------------------------------------------------------

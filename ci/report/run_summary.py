@@ -19,7 +19,7 @@ from ci.judging.types import Judgement
 from ci.records import rates
 from ci.records.ledger import SUSTAINED
 from ci.report.model import ReportWarning, costs_of, grouped, skips_of
-from ci.report.words import duration, plain, rate, told
+from ci.report.words import duration, plain, plural, rate, told
 from ci.stats import anomalies
 from ci.stats.types import FloatArray
 from ci.trials.trial import Trial
@@ -205,7 +205,7 @@ def to_decide(judgement: Judgement, trials: Sequence[Trial], again: Callable[...
         lasted = [trial.duration_s for trial in trials if trial.operator == operator and trial.paired]
         whole = max(case.trials for case in judgement.cases if case.kernel == operator) + more
         took = f", about {minutes(more * statistics.median(lasted))}" if lasted else ""
-        yield f"to decide {operator}: {more} more trials{took}: `{again(kernel=operator, trials=whole)}`"
+        yield f"to decide {operator}: {plural(more, 'more trial')}{took}: `{again(kernel=operator, trials=whole)}`"
 
 
 def minutes(seconds: float) -> str:

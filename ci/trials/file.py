@@ -290,8 +290,7 @@ def unpacked(content: bytes) -> tuple[bytes, tuple[Rejected, ...]]:
         for part in _members(content):
             parts.append(part)
     except (zlib.error, EOFError) as error:
-        why = f"{error}; what comes before is used"
-        return b"".join(parts), (Rejected(0, Fault.DAMAGED_GZIP, why),)
+        return b"".join(parts), (Rejected(0, Fault.DAMAGED_GZIP, str(error)),)
     return b"".join(parts), ()
 
 

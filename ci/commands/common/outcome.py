@@ -31,7 +31,7 @@ from ci.records.ledger import CAUSES, Explanation, RecordedCause, folder_of, rec
 from ci.report import json_report, markdown, page, terminal
 from ci.report.model import Report, report_of
 from ci.report.run_summary import to_decide
-from ci.report.words import plain
+from ci.report.words import plain, plural
 from ci.trials.file import Followed, Rejected
 from ci.trials.trial import Trial
 from ci.whole_files import replace
@@ -167,7 +167,7 @@ def print_recorded(done: store.Recorded, dry_run: bool = False, to_stderr: bool 
     """How many trials are in which files now, and what was left out."""
     verb = "would record" if dry_run else "recorded"
     where = ", ".join(str(path) for path in done.paths) or "no file"
-    click.echo(f"{verb} {done.added} new trials ({done.known} known already) in {where}", err=to_stderr)
+    click.echo(f"{verb} {plural(done.added, 'new trial')} ({done.known} known already) in {where}", err=to_stderr)
     for problem in done.problems[:MOST_PROBLEMS]:
         click.echo(f"left out: {plain(problem, 2000)}", err=True)
     if len(done.problems) > MOST_PROBLEMS:

@@ -524,6 +524,8 @@ def test_one_bad_file_hides_no_other(record: Any, results: Path) -> None:
     assert "33333333" in torn
     assert "ends early" in torn
     assert "belong elsewhere" in alone
+    out = ridgeline("records", "export", "--results", str(results), "--out", str(results.parent / "all.csv"), "--json")
+    assert (out.exit_code, json.loads(out.stdout)["problems"][1]) == (2, torn.removesuffix("; left out"))
     commits = ["2" * 40, "3" * 40, "4" * 40]
     assert [records.damage_of(notes_file(results, commit)) is None for commit in commits] == [False, False, True]
     assert [problem.where[-80:][:8] for problem in records.problems_at(results, NAME, commits)] != []
