@@ -105,7 +105,7 @@ def compare(
     hidden = set(base.broken) - set(head.broken)  # what base has in them is not known
     absent = Status.UNIMPORTED if hidden else Status.MISSING
     found = [_difference(sides, cases, policy, counted, absent) for sides, cases in pairs(base, head)]
-    found += [_launched(*sides, cases, policy) for sides, cases in launches(base, head)]
+    found += [_launched(*sides, cases, policy, absent) for sides, cases in launches(base, head)]
     differences = tuple(sorted(found, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
     verdict, why = _overall(differences, head), ""
     lost = _lost_modules(base, head)
@@ -240,37 +240,36 @@ def _difference(
 
 
 def _launched(
-    base: ExecutedLaunch | None, head: ExecutedLaunch | None, cases: tuple[str, ...], policy: IsaPolicy
+    base: ExecutedLaunch | None, head: ExecutedLaunch | None, cases: tuple[str, ...], policy: IsaPolicy, absent: Status
 ) -> Difference:
     """What two launches execute: the counts of an emulator, without noise."""
     known = head or base
     assert known is not None
-    verdict, found = _compare_launches(base, head, policy)
+    verdict, found = _compare_launches(base, head, policy, absent)
     label = f"executed, {known.at}"
     return Difference(known.kernel, known.backend, label, known.arch, cases, verdict, found)
 
 
-def _compare_launches(base: ExecutedLaunch | None, head: ExecutedLaunch | None, policy: IsaPolicy) -> Decided:
-    if head is None:
-        return CodeVerdict.GONE, ()
-    if head.status is CompileStatus.UNSUPPORTED:
-        return CodeVerdict.CANNOT_TELL, (CodeFinding("execute", f"not executed: {head.why}", judged=False),)
-    if head.counts is None:
-        failed = CodeFinding("execute", f"cannot be executed: {head.why}", judged=False)
-        ran = base is not None and base.counts is not None
-        return (
-            (CodeVerdict.BROKEN, (dataclasses.replace(failed, judged=True),))
-            if ran
-            else (CodeVerdict.CANNOT_TELL, (failed,))
-        )
-    if base is None or base.counts is None:
-        return CodeVerdict.NEW, ()
-    if base.at != head.at:
-        return CodeVerdict.CHANGED, (CodeFinding("execute", f"executed in {head.at}, not {base.at}", judged=False),)
-    found = executed_findings(base, head, policy)
-    if not found:
-        return CodeVerdict.SAME, ()
-    return CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found
+def _compare_launches(
+    base: ExecutedLaunch | None, head: ExecutedLaunch | None, policy: IsaPolicy, absent: Status
+) -> Decided:
+    of_base = LAUNCH_STATUS[base.status] if base else absent
+    decided = verdict_of_states(of_base, LAUNCH_STATUS[head.status] if head else Status.MISSING)
+    if decided is Open.TIMES and base and head:
+        if base.at != head.at:
+            return CodeVerdict.CHANGED, (CodeFinding("execute", f"executed in {head.at}, not {base.at}", judged=False),)
+        found = executed_findings(base, head, policy)
+        if not found:
+            return CodeVerdict.SAME, ()
+        return CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found
+    verdict = CodeVerdict.SAME if isinstance(decided, Open) else CodeVerdict(decided)
+    sides = (("", head), ("base ", base)) if head else ()
+    failed = next(((side, one) for side, one in sides if one and one.counts is None), None)
+    if failed is None:
+        return verdict, ()
+    side, launch = failed
+    what = f"{side}{'not' if launch.status is CompileStatus.UNSUPPORTED else 'cannot be'} executed: {launch.why}"
+    return verdict, (CodeFinding("execute", what, judged=verdict is CodeVerdict.BROKEN),)
 
 
 STATUS = {
@@ -280,6 +279,9 @@ STATUS = {
     CompileStatus.UNSUPPORTED: Status.UNSUPPORTED,
 }
 """What a compilation came to, in the words for what was run (`ci.judging.states`)."""
+
+LAUNCH_STATUS = {**STATUS, CompileStatus.UNSUPPORTED: Status.SKIPPED}
+"""The same of a launch: what the emulator cannot execute was not tried."""
 
 TEXT = {
     CompileStatus.FAILED: "does not compile",

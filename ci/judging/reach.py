@@ -125,7 +125,8 @@ def _broken_beside(trials: Sequence[Trial]) -> Iterator[str]:
 
 
 def _one_sided(reach: Reach, checkouts: Sequence[LocalCheckout], trials: Sequence[Trial]) -> Iterator[str]:
-    """Files that one side had and the other did not: of a submodule, of Git LFS, or ignored by git and run by head."""
+    """Files that one side lacked, or both where they differ: of a submodule, of Git LFS, or ignored by git and run by
+    head."""
     reaching = {path for files in reach.differing.values() for path in files}
     base, head = checkouts
     for side, other in ((base, head), (head, base)):
@@ -133,6 +134,10 @@ def _one_sided(reach: Reach, checkouts: Sequence[LocalCheckout], trials: Sequenc
             known = reach.unknown or any(one.startswith(path) or path.startswith(one) for one in reaching)
             if known and path not in other.missing:
                 yield f"{side.role} lacks what {other.role} has: {why}"
+    for path, why in head.missing.items():
+        changed = any(one.startswith(path) or path.startswith(one) for one in reaching)
+        if changed and path in base.missing:
+            yield f"what changed in {path} was not run, for both sides lack it: {why}"
     head_sides = [trial.checkouts["head"] for trial in trials if "head" in trial.checkouts]
     ran = {path for one in head_sides for path in one.ran}
     lacking = sorted(path for path in ran if not (base.path / path).exists())

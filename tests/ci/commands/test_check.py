@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ci.git.repository import Repository
+from ci.harness import MeasurePlan
+from ci.judging import reach
 from ci.options import PASS, USAGE
 from tests.kit import commit, git, repository, ridgeline, said
 
@@ -73,14 +76,28 @@ def test_a_shallow_clone_says_what_brings_its_base(root: Path, tmp_path: Path, m
     assert (done.exit_code, "`git fetch --unshallow` brings the history" in said(done)) == (USAGE, True)
 
 
-def test_a_pointer_of_lfs_on_one_side_is_named_with_the_command_that_fetches_it(root: Path) -> None:
-    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 1\n"
-    commit(root, **{".gitattributes": "*.bin filter=lfs\n", "perf/w.bin": "weights\n"})
-    commit(root, **{"perf/w.bin": pointer})
-    from ci.git.repository import Repository
+def test_pointers_of_lfs_are_named_with_the_command_that_fetches_them(root: Path) -> None:
+    def pointer(digit: str) -> str:
+        return f"version https://git-lfs.github.com/spec/v1\noid sha256:{digit * 64}\nsize 1\n"
 
-    [why] = Repository(root).working_tree().missing.values()
-    assert "git lfs pull" in why
+    def doubts(revision: str) -> list[str]:
+        repository = Repository(root)
+        sides = repository.checkout(revision, "base"), repository.working_tree()
+        return reach.doubts(MeasurePlan(), reach.of_checkouts(*sides), sides, ())
+
+    declared = "from ridgeline.spec import Kernel\nk = Kernel('k')\n"
+    commit(root, **{".gitattributes": "*.bin filter=lfs\n", "perf/w.bin": "weights\n", "perf/k.py": declared})
+    commit(root, **{"perf/w.bin": pointer("a")})
+    commit(root, **{"perf/w.bin": pointer("b")})
+    for revision, begins in (
+        ("HEAD~2", "head lacks what base has"),
+        ("HEAD^", "what changed in perf/w.bin was not run"),
+    ):
+        [why] = doubts(revision)
+        assert why.startswith(begins)
+        assert "git lfs pull" in why
+    commit(root, **{"perf/k.py": f"{declared}a = 1\n"})
+    assert doubts("HEAD^") == [], "it is the same on both sides"
 
 
 def test_an_operator_that_neither_side_declares_is_refused_before_anything_is_compiled(root: Path) -> None:

@@ -148,8 +148,18 @@ def test_what_cannot_be_executed_any_more_is_broken():
     assert found.verdict is CodeVerdict.BROKEN
     assert found.findings[0].sentence == "cannot be executed: a jump out of the code"
     assert compared(launch(why="no"), launch(why="no"))[1].verdict is CodeVerdict.CANNOT_TELL
-    assert compared(launch(why="no"), launch())[1].verdict is CodeVerdict.NEW
+    assert compared(launch(why="no"), launch())[1].verdict is CodeVerdict.CANNOT_TELL, "head is right beside nothing"
+    assert compared(launch(why="no") | {"status": "unsupported"}, launch())[1].verdict is CodeVerdict.CANNOT_TELL
     assert compared(launch(), launch(at="m2_n2"))[1].verdict is CodeVerdict.CHANGED
+
+
+def test_a_launch_that_base_does_not_declare_is_new_and_one_that_head_does_not_is_gone():
+    both = launch(), launch(cases=("two",))
+    found = compare(tree(both[0]), tree(*both), IsaPolicy()), compare(tree(*both), tree(both[0]), IsaPolicy())
+    assert [[d.verdict for d in one.differences if d.cases == ("two",)] for one in found] == [
+        [CodeVerdict.NEW],
+        [CodeVerdict.GONE],
+    ]
 
 
 def test_a_side_that_was_not_executed_is_not_compared():
