@@ -48,7 +48,9 @@ class Chosen:
     def lane(self) -> Lane:
         """The one machine that has the operator, or the one that is named."""
         found = [lane for lane in self.lanes() if self.kernel is None or self.kernel in lane.cases]
-        there = ", ".join(lane.machine for lane in self.lanes()) or "nothing"
+        there = ", ".join(lane.machine for lane in self.lanes())
+        if not there:
+            raise FigureError(f"{self.results} holds no records; `ridgeline run` measures and records a commit")
         wanted = [lane for lane in found if self.machine in (None, lane.machine)]
         if len(wanted) == 1:
             return wanted[0]
@@ -175,7 +177,8 @@ def roofline(chosen: Chosen) -> Figure:
         y = np.minimum(x * hardware.hbm_bandwidth, peak) / 1e12
         axis.plot(x, y, lw=1, color="#6b7280", label=f"roof, {dtype}")
     axis.set(xscale="log", yscale="log", xlabel="FLOP per byte of least HBM traffic", ylabel="TFLOPS of one device")
-    return _titled(figure, f"roofline of {lane.machine}", axis)
+    known = "" if hardware else ", whose peaks are not known: without roofs"
+    return _titled(figure, f"roofline of {lane.machine}{known}", axis)
 
 
 def scaling(chosen: Chosen) -> Figure:

@@ -405,11 +405,17 @@ def _own_loop(end: ScriptEnd) -> str:
     return f"; it reads a clock at {'; at '.join(end.untaken)}" if end.untaken else ""
 
 
+WITHOUT_GPU = ("active drivers", "No CUDA GPUs", "No HIP GPUs", "no NVIDIA driver", "not compiled with CUDA", "libcuda")
+"""What torch and Triton say where a script asks for a GPU and there is none."""
+
+
 def _refuse_side(where: str, end: ScriptEnd) -> None:
     if end.kind == "several":
         raise CannotRun(f"{where} wants several ranks ({end.why}); say how many: --ranks {end.ranks or 2}")
     if any(name in end.why for name in STARTED_BY_TORCHRUN):
         raise CannotRun(f"{where} wants to be started by torchrun ({end.why}); say for how many ranks: --ranks 2")
+    if any(words in end.why for words in WITHOUT_GPU):
+        raise CannotRun(f"{where} wants a GPU, and none is here ({end.why}); --device cpu sends it to the CPU")
     if end.kind == "import":
         raise CannotRun(
             f"{where} cannot be imported: {end.why}; install what is missing, or name its folder with --path"

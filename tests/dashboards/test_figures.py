@@ -57,3 +57,11 @@ def test_an_error_says_what_there_is(
     assert figures.main([*asked, "--out", str(tmp_path / "x.svg")]) == 3
     assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_records_the_next_step_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(figures.Chosen, "lanes", lambda self: [])
+    assert figures.main(["roofline", "--results", "here", "--out", str(tmp_path / "x.svg")]) == 3
+    assert "here holds no records; `ridgeline run` measures" in capsys.readouterr().err

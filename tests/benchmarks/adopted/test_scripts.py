@@ -369,6 +369,7 @@ def test_a_trial_that_takes_longer_than_the_survey_said_ends_with_the_budget(ado
         ("import os, torch\nrank = os.environ['LOCAL_RANK']\n", 3,
          "wants to be started by torchrun (KeyError: 'LOCAL_RANK' (script.py:2)); say for how many ranks: --ranks 2"),
         ("import sys\nprint('no GPU')\nsys.exit(4)\n", 3, "exit code 4 before any timer; last it said: no GPU"),
+        ("raise RuntimeError('0 active drivers ([]).')\n", 3, "wants a GPU, and none is here (RuntimeError: 0 active"),
         ("x = 1 / 0\n", 3, "came to no timer: ZeroDivisionError: division by zero (script.py:1)"),
         ("def broken(:\n", 3, "came to no timer: SyntaxError"),
     ],
