@@ -426,7 +426,9 @@ def _answer_for_the_device(torch: Any, world: int) -> None:
     """The questions that scripts ask before they time; what no CPU can answer raises as without a GPU."""
     cuda = torch.cuda
     answers = {
-        **dict.fromkeys(("synchronize", "empty_cache", "set_device", "init", "manual_seed", "manual_seed_all"), None),
+        **dict.fromkeys(
+            ("synchronize", "empty_cache", "set_device", "init", "manual_seed", "manual_seed_all", "_sleep"), None
+        ),
         **dict.fromkeys(RESETS, None),
         **dict.fromkeys(("current_device", *SIZES), 0),
         **dict.fromkeys(("current_stream", "default_stream"), HostStream()),
