@@ -24,14 +24,13 @@ class Race(Fault):
     """Two accesses, or an access and an instruction, whose order nothing makes."""
 
 
-ON = "RIDGELINE_HAZARDS"
-"""Variable of the environment that asks for the checks: processes of a run inherit it.  Not made unasked: what
-they tell of five of Ridgeline's own cases on gfx950, and of scaled products on gfx942, is not confirmed (2026-11)."""
+OFF = "RIDGELINE_NO_HAZARDS"
+"""Variable of the environment that leaves the checks out: processes of a run inherit it."""
 
 
 def checked() -> bool:
     """Whether launches are checked."""
-    return bool(os.environ.get(ON))
+    return not os.environ.get(OFF)
 
 
 @dataclass(frozen=True)

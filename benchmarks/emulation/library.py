@@ -23,8 +23,18 @@ SIMPLIFY = "; to be simplified"
 RUN = 'declare i64 @"run"(ptr %".1", ptr %".2")'
 """What the helpers say of a function that stands in the same module."""
 
-HELPERS = "helpers"
-"""The module that every process needs."""
+@functools.cache
+def _sources() -> str:
+    """Digest of this room: of what the helpers and the programs are made by."""
+    digest = hashlib.blake2b(digest_size=12)
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _helpers() -> str:
+    """The module that every process needs."""
+    return f"helpers {_sources()}"
 
 
 @functools.cache
@@ -102,23 +112,17 @@ def _stops() -> str:
 
 @functools.cache
 def _store() -> sqlite3.Connection | None:
-    """Objects, the functions in them and programs, of this version of ours, of LLVM and of the CPU; None where no file
-    can be written."""
+    """Objects, the functions in them and programs, of this LLVM and CPU; None where no file can be written.
+
+    A function is named by its text, so that one file serves every version of ours."""
     import llvmlite
     import llvmlite.binding as llvm
 
-    sources = sorted(Path(__file__).parent.rglob("*.py"))
-    decides = hashlib.blake2b(digest_size=12)
-    for one in (
-        *(path.read_bytes() for path in sources),
-        llvmlite.__version__.encode(),
-        llvm.get_host_cpu_name().encode(),
-    ):
-        decides.update(one + b"\0")
+    decides = f"{llvmlite.__version__}-{llvm.get_host_cpu_name()}"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ridgeline" / "emulation"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{decides.hexdigest()}.sqlite"  # autograd launches from a thread of its own
+        file = folder / f"{decides}.sqlite"  # autograd launches from a thread of its own
         store = sqlite3.connect(file, timeout=30, isolation_level=None, check_same_thread=False)
         store.execute("pragma journal_mode=wal")
         store.execute("pragma synchronous=off")
@@ -136,7 +140,7 @@ def _store() -> sqlite3.Connection | None:
 def kept_program(name: str) -> Any:
     """What `keep_program` kept; None if there is nothing."""
     store = _store()
-    row = store and store.execute("select listing from programs where name = ?", (name,)).fetchone()
+    row = store and store.execute("select listing from programs where name = ?", (_sources() + name,)).fetchone()
     return json.loads(row[0]) if row else None
 
 
@@ -144,7 +148,7 @@ def keep_program(name: str, listing: Any) -> None:
     """Keep what describes a program, in JSON."""
     if store := _store():
         with contextlib.suppress(sqlite3.Error):  # another process writes, or the disk is full
-            store.execute("insert or ignore into programs values (?, ?)", (name, json.dumps(listing)))
+            store.execute("insert or ignore into programs values (?, ?)", (_sources() + name, json.dumps(listing)))
 
 
 _provided: set[str] = set()
@@ -153,15 +157,16 @@ _objects: set[int] = set()
 
 def provide(names: Collection[str], texts: Mapping[str, str]) -> bool:
     """Have these functions in this process: what is neither kept nor among the texts is missing, which gives False."""
-    left = {HELPERS, *names} - _provided
+    helpers = _helpers()
+    left = {helpers, *names} - _provided
     for name in _fetched(left):
         left.discard(name)
-    missing = left - {HELPERS} - texts.keys()
+    missing = left - {helpers} - texts.keys()
     if missing:
         return False
     bodies: dict[str, str] = {}
     for name in sorted(left):
-        if name == HELPERS:
+        if name == helpers:
             _compile([name], runtime.module().replace(RUN, "") + _stops(), simplify=True)
         elif texts[name].startswith(SIMPLIFY):
             _compile([name], texts[name].replace(TITLE, name), simplify=True)

@@ -123,7 +123,7 @@ def _registers(inst: Any, operand: str, count: int, name: str) -> set[int]:
     first = getattr(getattr(inst, "vsrc0" if elsewhere else operand, None), "offset", None)
     if first is None:
         return set()
-    if elsewhere and getattr(inst, "s0", 0):
+    if elsewhere and getattr(inst, "s0", 0) or operand == "vsrc1" and getattr(inst, "s1", 0):  # SDWA of a scalar
         first -= VECTOR
     if operand == "addr" and hasattr(inst, "saddr"):
         count = 2 if inst.saddr.offset in (124, 127) else 1

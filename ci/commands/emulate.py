@@ -63,7 +63,9 @@ def _wave(_: click.Context, option: click.Parameter, value: str | None) -> tuple
 @several(
     "--arch ARCH -> arches", "gfx942 (MI300X, the default) or gfx950 (MI355X); a program runs once on each.", TARGETS
 )
-@flag("--hazards", "Look, too, whether waves of a workgroup race in the LDS, and registers are used before their wait.")
+@flag(
+    "--no-hazards", "Leave out whether waves of a workgroup race in the LDS, and registers are used before their wait."
+)
 @option(
     "--configurations",
     "Of a kernel under @triton.autotune: the first configuration that fits, or all, which are compared.",
@@ -100,8 +102,8 @@ def emulate(given: Given) -> int | None:
     """
     if why := missing():
         raise click.ClickException(why)
-    if given.hazards:
-        os.environ[hazards.ON] = "1"
+    if given.no_hazards:
+        os.environ[hazards.OFF] = "1"
     if program := words_behind():
         if given.file:
             raise click.UsageError(f"{given.file} and a program behind --: name one of them")

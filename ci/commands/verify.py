@@ -49,7 +49,8 @@ KEPT = ".ridgeline/checks.jsonl"
     click.Choice(["gfx942", "gfx950"]),
 )
 @flag(
-    "--hazards", "With --arch: look, too, whether waves of a workgroup race, and registers are used before their wait."
+    "--no-hazards",
+    "With --arch: leave out whether waves of a workgroup race, and registers are used before their wait.",
 )
 @option(
     "--out",
@@ -66,8 +67,8 @@ def verify(given: Given) -> int:
     """
     if not given.dry_run and not given.arches:
         wait_for_turn()
-    if given.hazards:
-        os.environ["RIDGELINE_HAZARDS"] = "1"  # as benchmarks.emulation.hazards reads it, in whatever process
+    if given.no_hazards:
+        os.environ["RIDGELINE_NO_HAZARDS"] = "1"  # as benchmarks.emulation.hazards reads it, in whatever process
     head, file, planned = one_checkout(given), given.out or project.place(KEPT), plan(given)
     if given.dry_run:
         what = f"small cases for {', '.join(given.arches)}" if given.arches else f"{planned.tier} tier"

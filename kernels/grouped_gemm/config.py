@@ -29,7 +29,7 @@ _CDNA = _tile(256, 128, 64, 8, 2, group_m=4, tma=False, nonkdim=16, kpack=1, wav
 _CDNA3 = {**_CDNA, "block_k": 32, "kpack": 2}
 """gfx942 reads 16 bytes per lane from LDS for two of its matrix instructions; gfx950 has one as deep.  With 64 columns
 of K at a time, Triton 3.8 turns the loop into its block ping-pong, in which a warp passes a barrier with reads of LDS
-outstanding that another one then overwrites (its issue 11696; found by `verify --arch gfx942 --hazards`, 2026-11)."""
+outstanding that another one then overwrites (its issue 11696; found by `verify --arch gfx942`, 2026-11)."""
 
 _CDNA3_WEIGHTS = {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 4, "groups_per_cu": 2}
 """Both operands of wgrad lie the wrong way round in memory.  Threads that load two rows each turn them on their way to
