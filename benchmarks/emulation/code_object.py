@@ -63,6 +63,8 @@ class KernelCode:
     """What MODE is at the first instruction: rounding in bits 0 to 3, denormals in 4 to 7, then DX10_CLAMP and IEEE."""
     registers: Mapping[str, int] = field(default_factory=dict)
     """What the compiler took, by name: vgpr_count, agpr_count, sgpr_count and spills of the first and last."""
+    functions: Mapping[int, str] = field(default_factory=dict)
+    """Names of what stands in the image and can be called, by the offset of its first instruction."""
     file: bytes = b""
     """The whole code object, with the lines of the source if it has them."""
 
@@ -117,6 +119,8 @@ def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any]) -> Kerne
     descriptor = Descriptor.from_buffer_copy(image[place:])
     first, second = descriptor.compute_pgm_rsrc1, descriptor.compute_pgm_rsrc2
     properties = descriptor.kernel_code_properties
+    symbols = elf.get_section_by_name(".symtab")
+    functions = [one for one in symbols.iter_symbols() if one["st_info"]["type"] == "STT_FUNC"] if symbols else []
     return KernelCode(
         name=metadata[".name"],
         arch=arch,
@@ -134,6 +138,7 @@ def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any]) -> Kerne
         workgroup_ids=(bool(second >> 7 & 1), bool(second >> 8 & 1), bool(second >> 9 & 1)),
         mode=first >> 12 & 0xFF | (first >> 21 & 1) << 8 | (first >> 23 & 1) << 9 | (first >> 26 & 1) << OVERFLOW_BIT,
         registers={name[1:]: metadata[name] for name in REGISTERS if name in metadata},
+        functions={one["st_value"]: one.name for one in functions},
         file=data,
     )
 

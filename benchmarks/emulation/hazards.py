@@ -1,5 +1,4 @@
-"""What a kernel's code does not wait for, on whatever path: registers that are used too early, and how much is
-outstanding at each barrier.
+"""What a kernel's code does not wait for, on whatever path: registers that are used too early.
 
 An access is complete when a wait of its wave covers it: those of a counter are counted back from the youngest, scalar
 loads, which come in any order, only by a wait for all.  A counter that is full (vmcnt 63, lgkmcnt 15) holds the next
@@ -10,14 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .machine import Instruction
-from .programs import Facts, facts_of
+from .programs import MOST, Facts, facts_of
 from .waves import Fault
-
-MOST = {"vm": 63, "lgkm": 15}
-"""What a counter counts up to."""
 
 
 class Race(Fault):
@@ -33,25 +29,14 @@ def checked() -> bool:
     return not os.environ.get(OFF)
 
 
-@dataclass(frozen=True)
-class Waits:
-    """early: (access, the instruction that uses its register before a wait), by their index.  barriers: by index, how
-    many of the youngest LDS operations and accesses to memory may be outstanding at a barrier."""
-
-    early: tuple[tuple[int, int], ...] = ()
-    barriers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-
-
 @dataclass
 class _State:
-    """pending: of each counter, register -> (accesses since, of which index, whether a scalar load); youngest: LDS
-    operations and accesses to memory that may be outstanding."""
+    """pending: of each counter, register -> (accesses since, of which index, whether a scalar load)."""
 
     pending: dict[str, dict[int, tuple[int, int, bool]]]
-    youngest: dict[str, int]
 
     def copy(self) -> _State:
-        return _State({name: dict(held) for name, held in self.pending.items()}, dict(self.youngest))
+        return _State({name: dict(held) for name, held in self.pending.items()})
 
     def joined(self, other: _State) -> bool:
         """Take what another path has outstanding; whether that is more."""
@@ -61,9 +46,6 @@ class _State:
             for register, entry in held.items():
                 if register not in mine or entry[0] < mine[register][0]:
                     mine[register], more = entry, True
-        for name, count in other.youngest.items():
-            if count > self.youngest[name]:
-                self.youngest[name], more = count, True
         return more
 
     def step(self, index: int, facts: Facts, early: set[tuple[int, int]]) -> None:
@@ -72,7 +54,6 @@ class _State:
             if held:
                 early.update((held[register][1], index) for register in facts.touched & held.keys())
         for name, most in facts.waits.items():
-            self.youngest[name] = min(self.youngest[name], most)
             self.pending[name] = {
                 register: entry
                 for register, entry in self.pending[name].items()
@@ -86,29 +67,30 @@ class _State:
                 if of_scalar or since + 1 < MOST[name]
             }
             self.pending[name].update(dict.fromkeys(facts.written, (0, index, scalar)))
-            if not scalar:
-                self.youngest[name] = min(self.youngest[name] + 1, MOST[name])
 
 
-def waits(instructions: Sequence[Instruction | None], index: Mapping[int, int]) -> Waits:
-    """Of a kernel's reachable instructions, in the order of their addresses; index: by address."""
+def early_uses(instructions: Sequence[Instruction | None], index: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    """(access, the instruction that uses its register before a wait) by their places among a kernel's reachable
+    instructions, which are in the order of their addresses; index: by address.
+
+    A function begins, and a call returns, with nothing outstanding, as LLVM has it.
+    """
     facts = [facts_of(number, one) if one else None for number, one in enumerate(instructions)]
     leaders = {0, *(index[one.target] for one in instructions if one and one.kind == "branch")}
     leaders |= {number + 1 for number, one in enumerate(instructions[:-1]) if one and one.kind == "branch"}
-    empty = _State({"vm": {}, "lgkm": {}}, {"vm": 0, "lgkm": 0})
-    begun, waiting = {0: empty}, [0]
-    early, barriers = set[tuple[int, int]](), dict[int, tuple[int, int]]()
+    empty = _State({"vm": {}, "lgkm": {}})
+    ends = {number for number, one in enumerate(instructions[:-1]) if one and one.kind in ("jump", "end")}
+    begun = {0: empty, **{number + 1: empty.copy() for number in ends}}
+    waiting = list(begun)
+    early = set[tuple[int, int]]()
     while waiting:
         number = waiting.pop()
         state, following = begun[number].copy(), list[int]()
         while True:
             one, known = instructions[number], facts[number]
-            if one is None or known is None or one.kind == "end":
+            if one is None or known is None or one.kind in ("end", "jump"):
                 break
             state.step(number, known, early)
-            if one.kind == "barrier":
-                before = barriers.get(number, (0, 0))
-                barriers[number] = max(before[0], state.youngest["lgkm"]), max(before[1], state.youngest["vm"])
             if one.kind == "branch":
                 following.append(index[one.target])
             number += 1
@@ -123,4 +105,4 @@ def waits(instructions: Sequence[Instruction | None], index: Mapping[int, int]) 
             elif not begun[place].joined(state):
                 continue
             waiting.append(place)
-    return Waits(tuple(sorted(early)), barriers)
+    return tuple(sorted(early))

@@ -8,10 +8,10 @@ from .waves import LANES
 S, V = 0, 512
 SCC = V + 512 * LANES * 4
 WORKGROUP, WAVE, CONTEXT, BUDGET, STOPPED, STATE, ISSUED, KNOWN = *range(SCC + 8, SCC + 64, 8), SCC + 72
-ARRIVED = KNOWN + 16
+ARRIVED, WAITED = KNOWN + 16, KNOWN + 32
 WAVE_BYTES = SCC + 128
 """ISSUED: LDS operations and accesses to memory; KNOWN: how many of each are complete to the others of the workgroup;
-ARRIVED: how many will be when it leaves its barrier."""
+ARRIVED: how many will be when it leaves its barrier; WAITED: how many it has waited for."""
 
 # A record of an instruction.
 FUNCTION, COUNT, LANES_ON, SECOND, CACHE = 0, 8, 16, 24, 32

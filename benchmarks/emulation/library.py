@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from . import runtime
-from .layout import ASK, BARRIER, END, STOPPED
+from .layout import ASK, BARRIER, COUNT, END, ISSUED, PARAMETERS, RECORD, STOPPED, WAITED
 from .lowering import TITLE
 
 SIMPLIFY = "; to be simplified"
@@ -22,6 +22,7 @@ SIMPLIFY = "; to be simplified"
 
 RUN = 'declare i64 @"run"(ptr %".1", ptr %".2")'
 """What the helpers say of a function that stands in the same module."""
+
 
 @functools.cache
 def _sources() -> str:
@@ -86,9 +87,31 @@ def callable_of(name: str, result: Any, *arguments: Any) -> Any:
     return ctypes.CFUNCTYPE(result, *arguments)(address(name))
 
 
+def _wait() -> str:
+    """S_WAITCNT: parameters hold how many LDS operations and accesses to memory may be outstanding after it."""
+
+    def field(name: str, base: str, place: int) -> list[str]:
+        return [f"  %{name}_at = getelementptr i8, ptr %{base}, i64 {place}", f"  %{name} = load i64, ptr %{name}_at"]
+
+    lines = ["define i64 @wait(ptr %st, ptr %rec) {", *field("times", "rec", COUNT)]
+    lines += ["  %once = add i64 %times, 1", "  store i64 %once, ptr %times_at"]
+    for at in (0, 8):
+        lines += field(f"issued{at}", "st", ISSUED + at) + field(f"most{at}", "rec", PARAMETERS + at)
+        lines += field(f"waited{at}", "st", WAITED + at)
+        lines += [
+            f"  %least{at} = sub i64 %issued{at}, %most{at}",
+            f"  %more{at} = icmp sgt i64 %least{at}, %waited{at}",
+            f"  %now{at} = select i1 %more{at}, i64 %least{at}, i64 %waited{at}",
+            f"  store i64 %now{at}, ptr %waited{at}_at",
+        ]
+    lines += [f"  %next = getelementptr i8, ptr %rec, i64 {RECORD}", "  %code = load ptr, ptr %next"]
+    lines += ["  %result = musttail call i64 %code(ptr %st, ptr %next)", "  ret i64 %result", "}"]
+    return "\n".join(lines)
+
+
 def _stops() -> str:
-    """Functions at which a wave stops, and the one by which it begins."""
-    lines = []
+    """Functions at which a wave stops, the one that waits, and the one by which it begins."""
+    lines = [_wait()]
     for name, code in (("stop_ask", ASK), ("stop_barrier", BARRIER), ("stop_end", END)):
         lines += [
             f"define i64 @{name}(ptr %st, ptr %rec) {{",

@@ -38,8 +38,9 @@ Step = Callable[[Waves], None]
 class Instruction:
     """One instruction: where it is, what it is, and what it does.
 
-    kind: "plain" (do only), "branch" (do gives which waves go to `target`), "barrier" or "end".  do: a function of the
-    waves; None of an access to memory before a launch compiles it for its own.  cycles: in the matrix unit, None if
+    kind: "plain" (do only), "branch" (do gives which waves go to `target`), "jump" (do gives where each wave goes),
+    "barrier" or "end".  do: a function of the waves; None of an access to memory before a launch compiles it for its
+    own.  cycles: in the matrix unit, None if
     that is not known.  inst: its fields, as tinygrad decodes them.
     """
 
@@ -110,6 +111,8 @@ class Machine:
                 self.watch(self, instruction, w)
             try:
                 result = instruction.do(w)
+                if instruction.kind == "jump":
+                    self.check_call(result, w)
             except (Fault, Unknown) as error:
                 raised = type(error)(f"{error}; {self._where(instruction, w, error)}")
                 raised.at = instruction.at
@@ -125,6 +128,12 @@ class Machine:
                     self._split(w, result, instruction.target)
                     return w.steps - begun
                 continue
+            if instruction.kind == "jump":
+                for target in np.unique(result):
+                    away = w.taken(result == target)
+                    away.pc = int(target)
+                    self._meet(away)
+                return w.steps - begun
             if instruction.kind == "end":
                 np.subtract.at(self._alive, w.own(), 1)
             else:
@@ -133,6 +142,13 @@ class Machine:
             return w.steps - begun
         self._meet(w)
         return w.steps - begun
+
+    def check_call(self, targets: Any, w: Waves) -> None:
+        """Fault where waves go to what ends a program: an assertion of the kernel that does not hold."""
+        if self.code.functions.get(int(targets[0]), "").startswith("__triton_assert_fail"):
+            lane = int(w.active[0].argmax())
+            start, size = int(w.v64(0)[0, lane]), int(w.v[2, 0, lane])
+            raise Fault(self.code.image[start : start + size].rstrip(b"\0\n").decode(errors="replace"), (0, lane))
 
     def _where(self, instruction: Instruction, w: Waves, error: Exception) -> str:
         place = getattr(error, "place", None)
@@ -246,6 +262,26 @@ BRANCHES: dict[str, Callable[[Waves], Any]] = {
 """Which of the waves go to the target."""
 
 
+def _swap(inst: Any) -> tuple[str, Step]:
+    def swap(w: Waves) -> Any:
+        target = w.s64(inst.ssrc0.offset)
+        w.set_s64(inst.sdst.offset, np.full(len(w), w.pc + inst.size(), np.uint64))
+        return target
+
+    return "jump", swap
+
+
+CALLS: dict[str, Callable[[Any], tuple[str, Step]]] = {
+    "S_GETPC_B64": lambda inst: (
+        "plain",
+        lambda w: w.set_s64(inst.sdst.offset, np.full(len(w), w.pc + inst.size(), np.uint64)),
+    ),
+    "S_SETPC_B64": lambda inst: ("jump", lambda w: w.s64(inst.ssrc0.offset)),
+    "S_SWAPPC_B64": _swap,
+}
+"""How functions are called and return; the address of an instruction is its offset in the image."""
+
+
 def _compiled(inst: Any, name: str, arch: str) -> tuple[str, Callable[[Waves], Any] | None]:
     """(kind, do) of an instruction."""
     form = type(inst).__name__.split("_")[0]
@@ -255,6 +291,8 @@ def _compiled(inst: Any, name: str, arch: str) -> tuple[str, Callable[[Waves], A
         return "branch", BRANCHES[name]
     if name in NOTHING:
         return NOTHING[name], lambda w: None
+    if name in CALLS:
+        return CALLS[name](inst)
     if form in ("SOP1", "SOP2", "SOPC", "SOPK"):
         return "plain", scalar_step(inst, name)
     if name.startswith("V_MFMA"):

@@ -19,7 +19,7 @@ from . import hazards, library, runtime
 from .code_object import KernelCode
 from .counts import VECTOR, class_of
 from .graph import Untraceable
-from .hazards import Waits, waits
+from .hazards import early_uses
 from .layout import (
     ASK,
     CACHE,
@@ -46,17 +46,17 @@ from .matrix import product_of
 from .memory import bytes_of
 from .operands import Unknown
 from .products import product
-from .programs import QUEUES
+from .programs import QUEUES, facts_of
 from .tracing import TracedAccesses, traced
 from .waves import LANES, Fault, Waves
 
 TAKEN = 10_000
 """Branches of a wave after which others have their turn."""
 
-UNKNOWN = "stop_ask"
+UNKNOWN, WAIT = "stop_ask", "wait"
 STOPS = {"end": "stop_end", "barrier": "stop_barrier"}
-ALWAYS = {UNKNOWN, *STOPS.values()}
-"""Functions of instructions at which a wave stops, and of those that the executor does ("stop_ask")."""
+ALWAYS = {UNKNOWN, WAIT, *STOPS.values()}
+"""Functions of instructions at which a wave stops, of S_WAITCNT, and of those that the executor does ("stop_ask")."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel's reachable instructions in the order of their addresses; None of what cannot be decoded.  unit: places
-    of the LDS by which its accesses are told apart, as a shift."""
+    """A kernel's reachable instructions in the order of their addresses; None of what cannot be decoded.  early: as
+    hazards.early_uses.  unit: places of the LDS by which its accesses are told apart, as a shift."""
 
     instructions: tuple[Instruction | None, ...]
     places: tuple[int, ...]
     compiled: tuple[Compiled, ...]
     index: dict[int, int]
-    waits: Waits
+    early: tuple[tuple[int, int], ...]
     unit: int
 
 
@@ -97,8 +97,13 @@ def _step(instruction: Instruction, machine: Machine) -> Callable[[Any], Any]:
 
 def compiled(instruction: Instruction, machine: Machine, texts: dict[str, str]) -> Compiled:
     """One instruction; the text of its function goes to `texts`."""
+    if instruction.kind == "jump":
+        return Compiled(UNKNOWN, ())
     if instruction.kind in STOPS:
         return Compiled(STOPS[instruction.kind], (), 0)
+    if instruction.name == "S_WAITCNT":
+        outstanding = facts_of(0, instruction).waits
+        return Compiled(WAIT, (outstanding["lgkm"], outstanding["vm"]), 0)
     try:
         if instruction.name.startswith("V_MFMA"):
             text, numbers = product(product_of(instruction.inst, instruction.name, machine.code.arch))
@@ -147,9 +152,9 @@ def program(code: KernelCode, machine: Machine) -> Program:
         each.append((at, one, _known[key] if one else Compiled(UNKNOWN, (), 0)))
     library.provide({one.name for _, _, one in each} - ALWAYS, texts)
     index = {at: number for number, at in enumerate(sorted(instructions))}
-    found_waits = waits([one for _, one, _ in each], index)
+    early = early_uses([one for _, one, _ in each], index)
     narrow = any(one and one.name.startswith("DS_") and bytes_of(one.name) < 4 for one in instructions.values())
-    about = [list(found_waits.early), list(found_waits.barriers.items()), 0 if narrow else 2]
+    about = [early, 0 if narrow else 2]
     listing = [
         about,
         *(
@@ -169,7 +174,7 @@ def program(code: KernelCode, machine: Machine) -> Program:
 
 def _listed(listing: Any) -> Program:
     """A program from what is kept of it."""
-    (early, barriers, unit), *rows = listing
+    (early, unit), *rows = listing
     instructions, places, compiled_ones = [], [], []
     for at, about, name, parameters, registers in rows:
         places.append(at)
@@ -180,8 +185,8 @@ def _listed(listing: Any) -> Program:
         else:
             instructions.append(None)
     index = {at: number for number, at in enumerate(places)}
-    found = Waits(tuple((first, second) for first, second in early), {at: (lds, vm) for at, (lds, vm) in barriers})
-    return Program(tuple(instructions), tuple(places), tuple(compiled_ones), index, found, unit)
+    uses = tuple((first, second) for first, second in early)
+    return Program(tuple(instructions), tuple(places), tuple(compiled_ones), index, uses, unit)
 
 
 def reachable(code: KernelCode, machine: Machine) -> dict[int, Instruction | None]:
@@ -199,7 +204,9 @@ def reachable(code: KernelCode, machine: Machine) -> dict[int, Instruction | Non
                 break
             if one.kind == "branch":
                 waiting.append(one.target)
-            if one.kind == "end" or one.name == "S_BRANCH":
+            if one.name == "S_SWAPPC_B64":
+                waiting += code.functions
+            if one.kind == "end" or one.name in ("S_BRANCH", "S_SETPC_B64"):
                 break
             at = one.at + one.size
     return found
@@ -228,7 +235,7 @@ class NativeMachine(Machine):
 
     def _ordered(self) -> None:
         """Race where accesses were made whose order nothing makes."""
-        for first, second in self._program.waits.early:
+        for first, second in self._program.early:
             if self._words[first, COUNT // 8] and self._words[second, COUNT // 8]:
                 raise hazards.Race(f"{self._at(first)} is not waited for: {self._at(second)} uses its register")
         found, before, now, place, group = (int(one) for one in self._context_words[runtime.RACE // 8 :][:5])
@@ -254,8 +261,6 @@ class NativeMachine(Machine):
             words[number, PARAMETERS // 8 : PARAMETERS // 8 + len(one.parameters)] = one.parameters
             if instruction and instruction.kind == "branch":
                 words[number, PARAMETERS // 8] = base + RECORD * here.index[instruction.target]
-        for number, outstanding in here.waits.barriers.items():
-            words[number, PARAMETERS // 8 : PARAMETERS // 8 + 2] = outstanding
         words[len(here.places), FUNCTION // 8] = library.address(UNKNOWN)
 
     def _context(self, waves: Waves) -> None:
@@ -380,6 +385,8 @@ class NativeMachine(Machine):
         self.observer.at, self.observer.name = at - self.code.entry, instruction.name
         try:
             goes = instruction.do(w)
+            if instruction.kind == "jump":
+                self.check_call(goes, w)
         except (Fault, Unknown) as error:
             raised = type(error)(f"{error}; {self._where(instruction, w, error)}")
             raised.at = at
@@ -392,6 +399,10 @@ class NativeMachine(Machine):
             self.observer.branch(w, goes)
             if goes[0]:
                 following = self._base + RECORD * self._program.index[instruction.target]
+        if instruction.kind == "jump":
+            if int(goes[0]) not in self._program.index:
+                raise Fault(f"a jump to {int(goes[0]) - self.code.entry:#x}, where no function of {self.code.name} is")
+            following = self._base + RECORD * self._program.index[int(goes[0])]
         wave.words[STOPPED // 8] = following
 
     # Counting.

@@ -19,6 +19,9 @@ SCALAR = 1024
 QUEUES = {"SMEM": "lgkm", "DS": "lgkm", "GLOBAL": "vm", "FLAT": "vm", "MUBUF": "vm", "SCRATCH": "vm"}
 """By which counter a wave waits for an access, by the format of its instruction."""
 
+MOST = {"vm": 63, "lgkm": 15}
+"""What a counter counts up to: a full one holds the next access back."""
+
 
 @dataclass(frozen=True, eq=False)
 class Facts:
@@ -106,7 +109,9 @@ def facts_of(number: int, instruction: Instruction) -> Facts:
     gives = queue and not (direct or "STORE" in name or "WRITE" in name or atomic and not inst.sc0)
     touched, written = set[int](), set[int]()
     for operand, count in inst.op_regs.items():
-        if operand == "vdata" and direct:
+        if operand == "vdata" and direct or operand == "vdst" and atomic and not inst.sc0:
+            continue
+        if operand == "addr" and hasattr(inst, "sve") and not inst.sve:  # of scratch memory: not used
             continue
         if operand == "soffset" and getattr(inst, "imm", 0) and not inst.soffset_en:  # of a scalar load: not used
             continue

@@ -21,19 +21,20 @@ from .layout import (
     END,
     ISSUED,
     KNOWN,
-    PARAMETERS,
     RECORD,
     SCC,
     SECOND,
     SPENT,
     STATE,
     STOPPED,
+    WAITED,
     WAVE,
     WAVE_BYTES,
     WORKGROUP,
     V,
 )
 from .layout import COUNT as TIMES
+from .programs import MOST
 from .waves import LANES
 
 # The context of a launch: offsets in bytes.
@@ -593,9 +594,11 @@ def _run_group(made: Any) -> None:
                         c.put(block, STOPPED, c.b.add(c.field(block, STOPPED), c.const(RECORD)))
                         ended = c.b.icmp_unsigned("==", code, c.const(END))
                         c.put(block, STATE, c.b.select(ended, c.const(ENDED), c.const(PARKED)))
-                        for at in (0, 8):  # outstanding at a barrier is what its record says, at the end nothing
-                            left = c.b.select(ended, c.const(0), c.field(stopped, PARAMETERS + at))
-                            c.put(block, ARRIVED + at, c.b.sub(c.field(block, ISSUED + at), left))
+                        for at, most in ((0, MOST["lgkm"]), (8, MOST["vm"])):  # a full counter holds accesses back
+                            issued, waited = c.field(block, ISSUED + at), c.field(block, WAITED + at)
+                            least = c.b.sub(issued, c.const(most))
+                            done = c.b.select(c.b.icmp_signed(">", waited, least), waited, least)
+                            c.put(block, ARRIVED + at, c.b.select(ended, issued, done))
             c.bump(wave)
         c.returned_if(c.b.icmp_unsigned("!=", c.get(spent), c.const(0)), c.const(SPENT))
         c.b.store(c.const(0), alive)

@@ -23,6 +23,9 @@ CHANGES, COMPUTES = re.compile(r"S_(CMOV|BITSET)"), re.compile(r"S_(ADD|MUL|CMP)
 MODE_REGISTER = 1
 """Number of MODE among the hardware registers of S_SETREG."""
 
+PLACES = (4, 20)
+"""HW_ID and XCC_ID: where on the device a wave runs.  Every one runs in the first place."""
+
 
 def scalar_step(inst: Any, name: str) -> Step:
     """SOP1, SOP2, SOPC and SOPK; Unknown for what is not there."""
@@ -83,6 +86,8 @@ def _mode_step(inst: Any, name: str) -> Step:
     """Reads and writes of MODE: written may be FP16_OVFL, and whatever is as it was."""
     register = inst.sdst.offset
     number, first, width = inst.simm16 & 63, inst.simm16 >> 6 & 31, (inst.simm16 >> 11 & 31) + 1
+    if number in PLACES and name == "S_GETREG_B32":
+        return lambda w: w.s.__setitem__(register, np.zeros(len(w), np.uint32))
     if number != MODE_REGISTER:
         raise Unknown(f"{name} of hardware register {number}")
     mask = np.uint32((1 << width) - 1)

@@ -378,6 +378,9 @@ def gemm2_native_kernel(
                     a = tl.load(a_rows + (k0 + ks)[None, :], mask=k_in[None, :], other=0)
                     a_scale = tl.load(a_scale_rows + (k0 // 16 + ss)[None, :], mask=s_in[None, :], other=0)
                 acc = tl.dot_scaled(a, a_scale, "e2m1", w, w_scale, "e2m1", acc)
+            # The next tile's loads go straight to the LDS, which another warp may still read: Triton 3.8 leaves out a
+            # barrier between the two (membarFilter of its AMD backend takes each read for ordered by a wait).
+            tl.debug_barrier()
             _finish(acc * routed[:, None], ids, at_n, out_ptr, tokens, columns, TOPK, EVEN_N, ATOMIC)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.emulation import hazards
 from benchmarks.emulation.code_object import read
-from benchmarks.emulation.hazards import Race, waits
+from benchmarks.emulation.hazards import Race, early_uses
 from benchmarks.emulation.launch import launch, segment
 from benchmarks.emulation.machine import known
 from benchmarks.emulation.waves import Memory
@@ -41,13 +41,22 @@ SCALAR_OF_SDWA = bytes.fromhex("f906102604060586")
 """v_and_b32_sdwa v8, v4, s3, as LLVM emits it: its second operand is no vector register."""
 
 
+ADDED = bytes.fromhex("0080 48dd 2629 7f00")
+"""global_atomic_pk_add_bf16 v[38:39], v41, off, which gives nothing back: its field of a result is no register."""
+
+
+def scratch(register: int) -> bytes:
+    """Of an address without a vector register."""
+    return bytes(encoded("SCRATCH", "SCRATCH_LOAD_DWORD", addr=VGPR, saddr=127, vdst=VGPR + register).to_bytes())
+
+
 def early(*code: bytes) -> tuple[tuple[int, int], ...]:
     image, at, found = b"".join([*code, END]), 0, []
     while at < len(image):
         one = known(image, at, "gfx942")
         found.append(replace(one, at=at))
         at += one.size
-    return waits(found, {one.at: number for number, one in enumerate(found)}).early
+    return early_uses(found, {one.at: number for number, one in enumerate(found)})
 
 
 @pytest.mark.parametrize(
@@ -59,6 +68,8 @@ def early(*code: bytes) -> tuple[tuple[int, int], ...]:
         ([load(1), load(2), waited(vm=1), used(2)], ((1, 3),)),
         ([read_lds(1), waited(vm=0), used(1)], ((0, 2),)),
         ([read_lds(1), load(2), waited(lgkm=0), used(1)], ()),
+        ([read_lds(0), ADDED], ()),
+        ([scratch(0), scratch(1)], ()),
         ([load(3), SCALAR_OF_SDWA], ()),
         ([load(4), SCALAR_OF_SDWA], ((0, 1),)),
     ],
