@@ -316,13 +316,21 @@ class Into:
     made: Callable[[Any], Any]
 
 
-def built(kind: type[Made], value: Any, where: str = "") -> Made:
+Texts = typing.Annotated[
+    tuple[str, ...],
+    that(lambda value: isinstance(value, (str, list)) and all(isinstance(one, str) for one in value), "texts"),
+    Into(lambda value: (value,) if isinstance(value, str) else tuple(value)),
+]
+"""A list of texts, where one text may stand for a list."""
+
+
+def built(kind: type[Made], value: Any, where: str = "", *, closed: bool = False) -> Made:
     """A value of JSON as one of a type: a dataclass, which may hold others, tuples, mappings, enumerations, X | None.
 
     Unfit where a value is not what its annotation says, or a field without a default is missing.  A field that the
-    class does not have is left to a later version.
+    class does not have is left to a later version; closed: it is an UnknownKey.
     """
-    return typing.cast(Made, _maker(kind)(value, where))
+    return typing.cast(Made, _maker(kind, closed)(value, where))
 
 
 Maker = Callable[[Any, str], Any]
@@ -330,17 +338,17 @@ Maker = Callable[[Any, str], Any]
 
 
 @functools.cache
-def _maker(kind: Any) -> Maker:
+def _maker(kind: Any, closed: bool) -> Maker:
     """Of a type: what its annotation says is read once, and then stands for millions of values."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):
-        return _of_fields(kind)
+        return _of_fields(kind, closed)
     if origin is tuple:
-        return _of_items(_maker(parts[0]))
+        return _of_items(_maker(parts[0], closed))
     if origin is Mapping:
-        return _of_table(_maker(parts[0]), _maker(parts[1]))
+        return _of_table(_maker(parts[0], closed), _maker(parts[1], closed))
     if origin in (typing.Union, types.UnionType):
-        first = _maker(parts[0])
+        first = _maker(parts[0], closed)
         return lambda value, where: value if type(value) in parts else first(value, where)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return _passed(one_of(*kind), Into(kind))
@@ -381,12 +389,13 @@ def _of_table(key: Maker, make: Maker) -> Maker:
     return made
 
 
-def _of_fields(kind: Any) -> Maker:
-    fields, none = dataclasses.fields(kind), dataclasses.MISSING
-    needed = (field.name for field in fields if field.init and field.default is field.default_factory is none)
-    check = record(dict.fromkeys(needed, anything), {})
+def _of_fields(kind: Any, closed: bool) -> Maker:
+    fields, none = [field for field in dataclasses.fields(kind) if field.init], dataclasses.MISSING
+    needed = [field.name for field in fields if field.default is field.default_factory is none]
+    others = [field.name for field in fields if field.name not in needed]
+    check = record(dict.fromkeys(needed, anything), dict.fromkeys(others, anything), closed=closed)
     hints = functools.cache(lambda: typing.get_type_hints(kind, include_extras=True))
-    maker = functools.cache(lambda field: _maker(hints()[field]))
+    maker = functools.cache(lambda field: _maker(hints()[field], closed))
 
     def made(value: Any, where: str) -> Any:
         check(value, where)

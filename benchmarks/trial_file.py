@@ -93,6 +93,9 @@ class Status(enum.StrEnum):
 FAILED = (Status.WRONG, Status.CRASH, Status.HANG, Status.ERROR)
 """Worst first."""
 
+PROGRAM = "program"
+"""The method of cases that are rows of a benchmark program."""
+
 WORST_FIRST = (*FAILED, Status.UNSUPPORTED, Status.SKIPPED, Status.OK, Status.UNTIMED)
 """Where the trials of an arm ended differently, the worst is reported; times of some trials are better than none."""
 

@@ -12,26 +12,17 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.programs.reader import ReaderError, declared, tables
-from ci.git.repository import LocalCheckout
+from benchmarks.programs.reader import Program, ReaderError, declared, tables
+from benchmarks.reach.operators import NO_CODE
+from benchmarks.shapes import Json, Unfit, built, one_of
+from ci.git.command import git
+from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import NOTHING, USAGE, MeasureError, MeasurePlan, follow, machine_kind, of_checkout, options, program
-from ci.judging.policy import Policy
-from kernels.project import Project
-
-ROUNDS = 3
-"""Runs of each side in a trial.  Each is a fresh process, so that trials differ by no more than rounds do, and of as
-many runs more trials tell more; 3 still have a median where one run was disturbed."""
-
-SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "gpu": {"same_within": 0.02},
-    "cpu": {"same_within": 0.03, "smallest_effect": 0.02, "arm_bias": 0.005, "trial_noise": 0.003},
-}
-"""What the policy says of a program by kind of machine, unless it has a section of its own for it.  Rows of programs of
-a second differ by 0.5 to 1.5 % from run to run, so that SAME within 1 % takes minutes; a CPU program is what is meant
-to be measured, no stand-in for a GPU, and 3 % of it are to be seen (2026-11-28)."""
-
-LOOKS = {"min_rounds": ROUNDS, "confirming": 2, "looks": (4, 6, 9, 16)}
-"""The same on every machine: 4 trials of a program of a second take 24 s, 9 take 54 s."""
+from ci.judging import live
+from ci.judging.policy import PROGRAM_ROUNDS, Policy
+from ci.judging.types import Judgement, Verdict
+from ci.trials.file import Followed
+from kernels.project import Project, layout
 
 DEADLINE_S = 3600.0
 """For a build, and for a run."""
@@ -39,7 +30,11 @@ DEADLINE_S = 3600.0
 BUILDS = ".ridgeline/builds"
 """Below the root of a project: which checkouts are built."""
 
-KEYS = ("name", "build", "run", "reads", "output", "unit", "baselines")
+OF_OPERATORS = {
+    "cases": "--case", "backends": "--backend", "knobs": "--set", "env_base": "--env-base", "env_head": "--env-head",
+    "heap": "--heap", "burst_s": "--burst", "first_trial": "--first-trial", "gpus": "--gpus",
+}  # fmt: skip
+"""Options that choose within what a checkout declares, by the name of their value; a program runs whole."""
 
 
 class ProgramError(ValueError):
@@ -48,18 +43,19 @@ class ProgramError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class ProgramRequest:
-    """A program as the measuring program takes it (benchmarks.programs.session.Program).
+    """A program as it is declared, and as a table for the measuring program.
 
     kept: the folder that says which checkouts are built.
     """
 
-    fields: Mapping[str, Any]
+    program: Program
+    table: Json
     kept: Path
 
     @property
     def name(self) -> str:
         """Its name, which is the operator's in trial files, records and reports."""
-        return str(self.fields["name"])
+        return self.program.name
 
     def measure(
         self,
@@ -73,30 +69,24 @@ class ProgramRequest:
         out.parent.mkdir(parents=True, exist_ok=True)
         argv = program("benchmarks.programs", "--progress", "json", *(["--orders"] if told else []))
         argv += [word for side in checkouts for word in of_checkout(side)]
-        argv += options(program=json.dumps(self.fields), out=out.resolve(), kept=self.kept.resolve(), seed=plan.seed)
-        argv += options(rounds=plan.rounds or ROUNDS, trials=plan.trials or 1, deadline=plan.deadline_s or DEADLINE_S)
+        argv += options(program=json.dumps(self.table), out=out.resolve(), kept=self.kept.resolve(), seed=plan.seed)
+        argv += options(
+            rounds=plan.rounds or PROGRAM_ROUNDS, trials=plan.trials or 1, deadline=plan.deadline_s or DEADLINE_S
+        )
         ended = follow(argv, console, f"building {self.name}", echo=False, told=told)
         if ended.code == USAGE or ended.code < 0 or (ended.code == NOTHING and not out.exists()):
             raise MeasureError("\n".join(ended.said[-12:]) if ended.code >= 0 else f"{ended.how}: {ended.last}")
         return ended.code
 
 
-def rules_for(rules: Policy, name: str) -> Policy:
-    """The policy of a comparison by one program; a section [kernel.NAME] for it counts as for an operator."""
-    kind = machine_kind()
-    here, own = rules.sections.get(("machine", kind), {}), rules.sections.get(("kernel", name), {})
-    section = {**here, **LOOKS, **SETTINGS[kind], **own}
-    return dataclasses.replace(rules, sections={**rules.sections, ("machine", kind): section})
-
-
 def declared_program(project: Project, name: str) -> ProgramRequest:
     """The program of a project's settings with that name.  Raises ProgramError."""
     where = project.file or project.root / "ridgeline.toml"
-    found = next((one for one in project.programs if one["name"] == name), None)
-    if found is None:
+    table = next((one for one in project.programs if one["name"] == name), None)
+    if table is None:
         known = ", ".join(str(one["name"]) for one in project.programs) or "none"
         raise ProgramError(f"{where} declares no program {name!r} (declared: {known}): add a table [[program]] with it")
-    return _request(project, found, f"{where}: [[program]] {name}")
+    return _request(project, table, f"{where}: [[program]] {name}")
 
 
 def program_of_words(project: Project, words: Sequence[str], reads: str) -> ProgramRequest:
@@ -105,23 +95,81 @@ def program_of_words(project: Project, words: Sequence[str], reads: str) -> Prog
     return _request(project, {"name": name, "run": shlex.join(words), "reads": reads}, "behind --")
 
 
-def _request(project: Project, table: Mapping[str, Any], where: str) -> ProgramRequest:
-    for key, value in table.items():
-        if key not in KEYS:
-            raise ProgramError(f"{where}: unknown key {key!r}; known: {', '.join(KEYS)}")
-        right = isinstance(value, list) if key == "baselines" else isinstance(value, str)
-        if not right:
-            raise ProgramError(f"{where}: {key} is {value!r}; a {'list' if key == 'baselines' else 'text'} is expected")
-    if not str(table.get("run", "")).strip():
-        raise ProgramError(f'{where} says no command: run = "./bench --size 4096"')
-    known, reads = tables(project.readers), table.get("reads", "")
-    if reads and reads not in known:
-        raise ProgramError(f"{where}: there is no reader {reads!r}; there are: {', '.join(known)}")
+def refuse_choices(given: Mapping[str, Any], but: Sequence[str] = ()) -> None:
+    """ProgramError for an option of a verb that a program has no use for.  but: names of values that are of use."""
+    asked = [option for name, option in OF_OPERATORS.items() if given.get(name) and name not in but]
+    asked += [
+        f"--{name} {given[name]}" for name, usual in (("tier", "pr"), ("regime", "spaced")) if given[name] != usual
+    ]
+    if asked:
+        raise ProgramError(f"a program runs whole, as its command says: leave out {', '.join(asked)}")
+
+
+def declared_programs(project: Project) -> list[ProgramRequest]:
+    """All programs of a project's settings.  Raises ProgramError."""
+    return [declared_program(project, str(table["name"])) for table in project.programs]
+
+
+def _request(project: Project, table: Json, where: str) -> ProgramRequest:
+    known = tables(project.readers)
     try:
-        reader = dict(known[reads]) if reads else None
+        program = built(Program, table, where, closed=True)
+        if program.reads:
+            one_of(*known)(program.reads, f"{where}: reads")
+        reader = known[program.reads] if program.reads else table.get("reader")
         if reader:
             declared(reader)
-    except ReaderError as error:
+    except (Unfit, ReaderError) as error:
         raise ProgramError(str(error)) from None
-    fields = {key: value for key, value in table.items() if key != "reads"}
-    return ProgramRequest({**fields, **({"reader": reader} if reader else {})}, project.root / BUILDS)
+    return ProgramRequest(program, {**table, "reader": reader}, project.root / BUILDS)
+
+
+# ---- what a change can reach -----------------------------------------------------------------------------------------
+
+
+def changed_files(program: Program, base: LocalCheckout, head: LocalCheckout) -> list[str]:
+    """The files that can change the times of a program and that differ between two checkouts, new ones too."""
+    paths = _pathspecs(program, head.path)
+    changed = git(head.path, "diff", "--name-only", "-z", base.commit.hash, "--", *paths)
+    new = git(head.path, "ls-files", "--others", "--exclude-standard", "-z", "--", *paths) if head.dirty else ""
+    return sorted({path for path in f"{changed}\0{new}".split("\0") if path})
+
+
+def labels(program: Program, repository: Repository, commits: Sequence[Commit]) -> list[str]:
+    """Of each commit of a line of first parents a label that changes where a file of the program does."""
+    paths = _pathspecs(program, repository.root)
+    span = f"{commits[0].hash}..{commits[-1].hash}"
+    changing = set(git(repository.root, "rev-list", "--first-parent", span, "--", *paths).split())
+    found = [commits[0].hash]
+    for commit in commits[1:]:
+        found.append(commit.hash if commit.hash in changing else found[-1])
+    return found
+
+
+def _pathspecs(program: Program, root: Path) -> list[str]:
+    """What git is asked for: all but records, settings and texts for people, where the program names nothing."""
+    aside = (*layout(root).aside, *(f"*{ending}" for ending in NO_CODE))
+    return list(program.paths) or [".", *(f":(exclude){one}" for one in aside)]
+
+
+def compared_by(
+    request: ProgramRequest,
+    checkouts: tuple[LocalCheckout, LocalCheckout],
+    plan: MeasurePlan,
+    rules: Policy,
+    file: Path,
+    console: Console,
+    all_cases: bool,
+) -> live.Outcome:
+    """The outcome of a comparison by a program; nothing is run where no changed file can reach it.
+
+    plan.rounds: 0 for the usual number.  all_cases: run it whatever the files say.
+    """
+    changed = changed_files(request.program, *checkouts)
+    if not (changed or all_cases):
+        console.print(f"no changed file can reach {request.name}, which is not run (--all-cases does)", markup=False)
+        nothing = Judgement(Verdict.SAME, f"no changed file can reach {request.name}", unreached=(request.name,))
+        return live.Outcome(nothing, Followed(file).read())
+    asked = dataclasses.replace(plan, rounds=plan.rounds or PROGRAM_ROUNDS, kernels=(), cases=())
+    measuring = (rules, machine_kind(), file, console, request.measure, request.name)
+    return live.compare(checkouts, asked, *measuring)

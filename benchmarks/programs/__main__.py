@@ -14,15 +14,14 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks import program, trial_file
 from benchmarks.coordinator import orders
 from benchmarks.coordinator.orders import MeasureOrder
 from benchmarks.plan import Protocol, UsageError
 from benchmarks.program import CHECKOUTS, COUNT, FLAG, NEEDED_FILE, NOTHING, SECONDS, SEED, Tally
-from benchmarks.programs.reader import ReaderError, declared
-from benchmarks.programs.session import NothingToRun, Program, ProgramSession
+from benchmarks.programs.reader import Program, ReaderError, declared
+from benchmarks.programs.session import NothingToRun, ProgramSession
 from benchmarks.shapes import Unfit, built
 
 PRINTED = "{out}.{role}.txt"
@@ -41,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     program.add(
         parser,
         *CHECKOUTS,
-        ("program", {"required": True, "metavar": "JSON"}, "fields of benchmarks.programs.session.Program"),
+        ("program", {"required": True, "metavar": "JSON"}, "fields of benchmarks.programs.reader.Program"),
         ("out", NEEDED_FILE, "trial file; lines are appended"),
         ("kept", NEEDED_FILE, "folder that says which checkouts are built"),
         ("seed", SEED, "of the order of the sides"),
@@ -77,9 +76,10 @@ def _run(given: argparse.Namespace) -> int:
 
 def _program(text: str) -> Program:
     try:
-        fields: dict[str, Any] = json.loads(text)
-        reader = fields.pop("reader", None)
-        return built(Program, {**fields, **({"reader": declared(reader)} if reader else {})})
+        table = json.loads(text)
+        if table.get("reader"):
+            declared(table["reader"])
+        return built(Program, table)
     except (ValueError, TypeError, Unfit, ReaderError) as error:
         raise UsageError(f"--program: {error}") from None
 

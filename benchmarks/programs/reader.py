@@ -16,12 +16,11 @@ import math
 import re
 import statistics
 import tomllib
-import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from benchmarks.shapes import UNPRINTABLE, Json, Unfit, UnknownKey, built, one_of
+from benchmarks.shapes import UNPRINTABLE, Json, Texts, Unfit, built, form, one_of, that
 
 SHIPPED = Path(__file__).with_name("readers.toml")
 
@@ -45,6 +44,10 @@ UNIT = re.compile(
     "|".join(rf"(?<![\w/]){re.escape(unit)}(?![\w/])" for unit in sorted({*TIMES, *RATES}, key=len)[::-1])
 )
 
+PROGRAM_NAME = form(re.compile(r"[\w.-]{1,100}"), "letters, digits, _, . and -")
+
+COMMAND = that(lambda line: isinstance(line, str) and line.strip(), 'a command, such as "./bench --size 4096"')
+
 UNNAMED = "run"
 """The case of a row whose fields name none."""
 
@@ -61,7 +64,7 @@ class Number:
     "GB/s".  unit_field: where the row says the unit itself.
     """
 
-    field: tuple[str, ...]
+    field: Texts
     unit: str = ""
     unit_field: str = ""
 
@@ -72,7 +75,7 @@ class Mark:
 
     field: str
     message: str = ""
-    right: tuple[str, ...] = ("", "0", "n/a", "false", "no", "ok", "pass", "passed")
+    right: Texts = ("", "0", "n/a", "false", "no", "ok", "pass", "passed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,11 +110,11 @@ class Reader:
     path: str = ""
     heading: str = ""
     pattern: str = ""
-    marks: tuple[str, ...] = ()
+    marks: Texts = ()
     strip: str = ""
-    facts: tuple[str, ...] = ()
+    facts: Texts = ()
     begin: str = ""
-    case: tuple[str, ...] = ()
+    case: Texts = ()
     backend: str = ""
     backend_field: str = ""
     time: Number | None = None
@@ -123,14 +126,35 @@ class Reader:
     skipped: Mark | None = None
     leave_out: Mark | None = None
     spare: Mark | None = None
-    ranks: tuple[str, ...] = ()
-    died: tuple[str, ...] = ()
-    known: tuple[str, ...] = ()
+    ranks: Texts = ()
+    died: Texts = ()
+    known: Texts = ()
 
     @property
     def numbers(self) -> tuple[Series, ...]:
         """The numbers of a row."""
         return self.series or (Series(self.backend or self.name, self.time, self.rate, self.wrong),)
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A benchmark program as it is declared: [[program]].  name: the operator of its trials.
+
+    run, build: lines of bash, run at the top of a checkout with `pipefail`; build "": nothing is built.  reads: name of
+    the reader of what it prints, "" to take the one that fits; reader: that reader.  output: a file that it writes,
+    which is read in place of what it prints.  unit: of numbers whose unit nothing says.  baselines: backends that the
+    others are held against.  paths: files and folders that can change its times, as git takes them; () for all.
+    """
+
+    name: Annotated[str, PROGRAM_NAME]
+    run: Annotated[str, COMMAND]
+    build: str = ""
+    reads: str = ""
+    reader: Reader | None = None
+    output: str = ""
+    unit: str = ""
+    baselines: Texts = ()
+    paths: Texts = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +214,7 @@ def declared(table: Json) -> Reader:
     """The reader of a [[reader]] table.  Raises ReaderError, which names the key."""
     where = f"[[reader]] {table.get('name', '')}".strip()
     try:
-        reader = built(Reader, _whole_table(table, Reader, where), where)
+        reader = built(Reader, table, where, closed=True)
         one_of(*ROWS)(reader.rows, f"{where}: rows")
         for name in ("heading", "pattern", "strip", "begin", "facts", "died"):
             value = getattr(reader, name)
@@ -205,24 +229,6 @@ def declared(table: Json) -> Reader:
     except re.error as error:
         raise ReaderError(f"{where}: {error.pattern!r} is no pattern of Python's re: {error}") from None
     return reader
-
-
-def _whole_table(table: Json, kind: type, where: str) -> Json:
-    """A table of TOML with lists where one text may stand for a list.  UnknownKey for a key that nobody reads."""
-    known = typing.get_type_hints(kind)
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        if key not in known:
-            raise UnknownKey(where, key, known)
-        own = next((one for one in typing.get_args(known[key]) if dataclasses.is_dataclass(one)), None)
-        if isinstance(value, str) and known[key] == tuple[str, ...]:
-            value = [value]
-        elif own and isinstance(value, dict):
-            value = _whole_table(value, own, f"{where}: {key}")
-        elif own and isinstance(value, list):
-            value = [_whole_table(one, own, f"{where}: {key}") for one in value if isinstance(one, dict)]
-        found[key] = value
-    return found
 
 
 def _check_number(number: Series, reader: Reader, where: str) -> None:

@@ -30,9 +30,9 @@ from benchmarks.coordinator.samples import failed_entry
 from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.machine.system import gpu_file
 from benchmarks.plan import PlannedCase, Protocol, Selection
-from benchmarks.programs.reader import Reader, ReaderError, Row, fitting, read, readers
+from benchmarks.programs.reader import Program, Reader, ReaderError, Row, fitting, read, readers
 from benchmarks.shapes import JsonObject
-from benchmarks.trial_file import Status
+from benchmarks.trial_file import PROGRAM, Status
 
 SHOWN_OUTPUT = 1500
 """Characters of what a program printed, from the end, that an arm's detail holds."""
@@ -56,24 +56,6 @@ def error_in(lines: Sequence[str]) -> str:
 
 class NothingToRun(Exception):
     """No side prints a row; the text says why."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """A program as it is declared.  name: the operator of the trial file.
-
-    run, build: lines of bash, run at the top of a checkout with `pipefail`; build "": nothing is built.  reader: of
-    what it prints; None to take the one that fits.  output: a file that it writes, which is read in place of what it
-    prints.  unit: of numbers whose unit nothing says.  baselines: backends that the others are held against.
-    """
-
-    name: str
-    run: str
-    build: str = ""
-    reader: Reader | None = None
-    output: str = ""
-    unit: str = ""
-    baselines: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,7 +275,7 @@ class ProgramSession(Session):
             expected["head"] = {**expected.get("base", {}), **expected["head"]}
         for role, known in expected.items():
             for key, row in known.items():
-                entry = entries.setdefault(row.case, {"method": "program", "warnings": [], "arms": {}})
+                entry = entries.setdefault(row.case, {"method": PROGRAM, "warnings": [], "arms": {}})
                 entry["arms"][f"{role}/{row.backend}"] = _arm(runs[role], key)
         return entries
 

@@ -17,7 +17,6 @@ from ci.git.command import GitError, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasurePlan
 from ci.isa.compiled import CompiledTree, CompileError, CompileStatus, IsaError, TreeCompiler, Wanted
-from ci.judging.reach import file_labels
 from ci.report.words import plain
 from ci.stats.bisection import Ask, Belief, Line, SearchAnswer
 from ci.stats.types import FloatArray
@@ -47,12 +46,16 @@ class Axis(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class CommitAxis:
-    """Commits of a repository, the good one first.  known: equal where the files of the kernels are equal."""
+    """Commits of a repository, the good one first.  known: equal where the files of the kernels are equal.
+
+    keeps: their checkouts stay, because something is built in them.
+    """
 
     repository: Repository
     commits: Sequence[Commit]
     known: Sequence[str | None]
     what: str = "commit"
+    keeps: bool = False
 
     @property
     def places(self) -> Sequence[RowPlace]:
@@ -60,8 +63,11 @@ class CommitAxis:
 
     @contextlib.contextmanager
     def sides(self, low: int, high: int, plan: MeasurePlan) -> Iterator[Sides]:
-        """Both commits in worktrees, which go again if they were not there before."""
+        """Both commits in worktrees, which go again if they were not there before, unless it `keeps` them."""
         base, head = self.commits[low], self.commits[high]
+        if self.keeps:
+            yield (self.repository.checkout(base.hash, "base"), self.repository.checkout(head.hash, "head")), plan
+            return
         with self.repository.borrowed(base) as one, self.repository.borrowed(head) as other:
             yield (LocalCheckout("base", one, base), LocalCheckout("head", other, head)), plan
 
@@ -197,10 +203,12 @@ def _between_equals(labels: Labels) -> list[bool]:
 # The commits between two, and which of them leave a kernel's code as it was.
 
 
-def commit_axis(repository: Repository, good: str, bad: str, kernels: Sequence[str]) -> CommitAxis:
+def commit_axis(
+    repository: Repository, good: str, bad: str, labels: Callable[[Sequence[Commit]], Labels], *, keeps: bool = False
+) -> CommitAxis:
     """The commits after `good` up to `bad` along first parents, behind `good`.  Raises BisectError or GitError.
 
-    kernels: those that are measured; of none, all files of all kernels count.
+    labels: of commits, equal where their code is.
     """
     first, last = repository.resolve(good), repository.resolve(bad)
     if first.hash == last.hash:
@@ -210,7 +218,7 @@ def commit_axis(repository: Repository, good: str, bad: str, kernels: Sequence[s
         hint = f"name the older one first: {bad} {good}" if swapped else "name one that is"
         raise BisectError(f"GOOD ({first.short}) is no ancestor of BAD ({last.short}); {hint}")
     commits = [first, *repository.commits(first.hash, last.hash)]
-    return CommitAxis(repository, commits, file_labels(repository, commits, kernels))
+    return CommitAxis(repository, commits, labels(commits), keeps=keeps)
 
 
 # Which commits of a row compile to the same machine code, ahead of time and without a GPU.

@@ -20,7 +20,7 @@ from benchmarks.trial_file import FORMAT, Status
 from ci.bisect.axes import FEWEST, Axis, BisectError, RowPlace, TrialOutcome
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan, again, measure
-from ci.judging.live import Interrupted
+from ci.judging.live import Interrupted, is_asked
 from ci.judging.states import OUTCOMES
 from ci.records import store
 from ci.stats.interval import shifts
@@ -37,21 +37,23 @@ FEWEST_ROUNDS = 2
 """Rounds that a shift needs at least (`ci.stats.interval`)."""
 
 
-def outcomes_of(trials: Iterable[Trial], position: Position) -> list[TrialOutcome]:
-    """One outcome for each trial of two positions, over all operators that were measured in it."""
+def outcomes_of(
+    trials: Iterable[Trial], position: Position, asked: Callable[[Comparison], bool] = lambda comparison: True
+) -> list[TrialOutcome]:
+    """One outcome for each trial of two positions, over all that was measured in it and is asked for."""
     groups: dict[tuple[str, int], list[Trial]] = {}
     for trial in trials:
         groups.setdefault((trial.session, trial.number), []).append(trial)
-    made = (_outcome(group, position) for group in groups.values())
+    made = (_outcome(group, position, asked) for group in groups.values())
     return [one for one in made if one is not None]
 
 
-def _outcome(group: Sequence[Trial], position: Position) -> TrialOutcome | None:
+def _outcome(group: Sequence[Trial], position: Position, asked: Callable[[Comparison], bool]) -> TrialOutcome | None:
     """Base and head of a group as positions; None for a trial of something else."""
     base, head = (position(group[0], role) for role in ("base", "head"))
     if base is None or head is None or base == head:
         return None
-    found = comparisons(group)
+    found = list(filter(asked, comparisons(group)))
     failed = _failed(found, group, base, head)
     rounds = [one for comparison in found for one in comparison.trials if len(one.base) >= FEWEST_ROUNDS]
     shift = _mean_shift([(one.base, one.head) for one in rounds], base < head) if rounds and not failed else None
@@ -216,7 +218,7 @@ class LiveTrials:
     def before(self) -> list[TrialOutcome]:
         """What the file holds already.  BisectError if it holds trials of something else."""
         trials = self._file.read().trials
-        found = outcomes_of(trials, self.axis.position)
+        found = self._outcomes(trials)
         if trials and not found:
             said = f"{self.out} has trials of other {self.axis.what}s than these {len(self.axis.places)}"
             raise BisectError(f"{said}; give another file with --out")
@@ -233,7 +235,7 @@ class LiveTrials:
             code = self.measuring(checkouts, one, self.out, self.console)
         if code == INTERRUPTED:
             raise Interrupted(f"interrupted; the finished trials are in {self.out}; `{again()}` goes on")
-        found = outcomes_of(self._file.read().trials[known:], self.axis.position)
+        found = self._outcomes(self._file.read().trials[known:])
         if code == USAGE and not found:
             if self._broke_off or (low, high) == (0, len(self.axis.places) - 1):
                 kept = f"; finished trials are in {self.out}" if known else ""
@@ -242,6 +244,10 @@ class LiveTrials:
         else:
             self._broke_off = False
         return found[-1] if found else TrialOutcome(low, high, failed={high: "measuring it leaves no result"})
+
+    def _outcomes(self, trials: Iterable[Trial]) -> list[TrialOutcome]:
+        """Of the cases of the plan alone: a program prints all that it has."""
+        return outcomes_of(trials, self.axis.position, lambda one: is_asked(one, self.plan))
 
 
 # Which driver changed a speed, from the records: no trial can change a driver, but nodes and days have some.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import click
@@ -9,12 +10,9 @@ import click
 from ci import programs
 from ci.commands.common.measuring import TIMINGS, VerbClock, scratch, two_checkouts
 from ci.commands.common.outcome import WHY, check_recordable, compared, finish, shown
-from ci.git.command import git_or_none
-from ci.git.repository import LocalCheckout, Repository
-from ci.harness import machine_kind
-from ci.judging import live, policy
+from ci.git.repository import Repository
+from ci.judging import policy
 from ci.judging.judge import judge
-from ci.judging.types import Judgement, Verdict
 from ci.options import (
     ALL_CASES,
     ANY,
@@ -42,10 +40,6 @@ from ci.trials import replay
 from kernels import project
 
 PROGRAM = "Of a benchmark program"
-OF_OPERATORS = ("cases", "backends", "knobs", "env_base", "env_head")
-"""Options that choose within what a checkout declares."""
-
-
 EXAMPLES = """ridgeline ab main my-branch --kernel gemm
   ridgeline ab --replay trials.jsonl --json
   ridgeline ab main my-branch --program hipblaslt
@@ -85,10 +79,7 @@ def ab(given: Given) -> int:
         recording = replay.opened(given.replay)
         judgement = judge(recording.comparisons, rules)
         return shown(judgement, recording.trials, recording.rejected, given.as_json, title="recorded trials")
-    if program := _program(given):
-        rules = programs.rules_for(rules, program.name)
-        given.rounds = given.rounds or programs.ROUNDS
-        given.why = False  # its experiments put knobs, files and compilers of operators back
+    request = _program(given)
     if not given.dry_run:
         wait_for_turn()
     clock = VerbClock()
@@ -96,19 +87,17 @@ def ab(given: Given) -> int:
     repository = Repository(Path.cwd())
     checkouts = two_checkouts(repository, given.base, given.head, given.out)
     check_recordable(given, checkouts, planned)
-    if program and not given.all_cases and _same_files(repository, checkouts):
-        click.echo("both commits have the same files: nothing can have changed (--all-cases runs both)", err=True)
-        return shown(Judgement(Verdict.SAME, "the same files on both sides"), (), (), given.as_json, checkouts)
     file = given.out or scratch("ab", checkouts[1])
     if given.dry_run:
         one, two = (checkout.label for checkout in checkouts)
-        if program:
-            click.echo(f"would build and run {program.name} on {one} and {two}, into {file}")
+        if request:
+            click.echo(f"would build and run {request.name} on {one} and {two}, into {file}")
         else:
             click.echo(f"would compare {two} with {one} ({planned.tier} tier) into {file}")
         return 0
-    if program:
-        outcome = live.compare(checkouts, planned, rules, machine_kind(), file, err_console(), program.measure)
+    if request:
+        asked = dataclasses.replace(planned, rounds=given.rounds or 0)
+        outcome = programs.compared_by(request, checkouts, asked, rules, file, err_console(), given.all_cases)
     else:
         outcome = compared(checkouts, planned, rules, file, given.all_cases)
     code = finish(outcome, checkouts, planned, rules, file, repository.root, given, clock)
@@ -125,17 +114,10 @@ def _program(given: Given) -> programs.ProgramRequest | None:
         raise click.UsageError("--reads is for a command behind --; a [[program]] names its reader itself: reads = ...")
     if not given.program and not words:
         return None
+    if set(given.kernels) - {given.program}:
+        raise click.UsageError(f"--kernel {given.kernels[0]} is an operator; a program runs whole")
+    programs.refuse_choices(vars(given))
     settings = project.around(Path.cwd())
     if words:
-        program = programs.program_of_words(settings, words, given.reads or "")
-    else:
-        program = programs.declared_program(settings, given.program)
-    if any(getattr(given, name, None) for name in OF_OPERATORS) or set(given.kernels) - {program.name}:
-        raise click.UsageError("a program runs whole: --kernel, --case, --backend, --set and --env-* are of operators")
-    return program
-
-
-def _same_files(repository: Repository, checkouts: tuple[LocalCheckout, LocalCheckout]) -> bool:
-    """Whether two commits have the same tree, submodules too."""
-    trees = {git_or_none(repository.root, "rev-parse", f"{one.commit.hash}^{{tree}}") for one in checkouts}
-    return not any(one.dirty for one in checkouts) and len(trees) == 1 and None not in trees
+        return programs.program_of_words(settings, words, given.reads or "")
+    return programs.declared_program(settings, given.program)

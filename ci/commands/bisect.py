@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from ci import programs
 from ci.bars import bar
 from ci.bisect import axes, outcomes, show
 from ci.bisect.axes import (
@@ -32,11 +33,12 @@ from ci.bisect.search import expected_trials, replayed, search, state_of
 from ci.commands.common.measuring import here
 from ci.commands.common.outcome import CACHE, WHY, explained_commit
 from ci.git.repository import Repository
-from ci.harness import MeasurePlan, again, machine_kind
+from ci.harness import MeasurePlan, again, machine_kind, measure
 from ci.history import reading, triage, words
 from ci.history.types import EventKind
 from ci.isa.compiled import TreeCompiler, Wanted
 from ci.judging import policy
+from ci.judging.reach import file_labels
 from ci.options import (
     ANY,
     DRY_RUN,
@@ -45,6 +47,7 @@ from ci.options import (
     OUT,
     PASS,
     POLICY,
+    RARE,
     RECORD,
     RESULTS,
     TIMED,
@@ -60,6 +63,7 @@ from ci.options import (
     wait_for_turn,
     with_rounds,
 )
+from ci.programs import ProgramRequest
 from ci.report.words import cause_lines
 from ci.stats.bisection import SearchAnswer
 from kernels import project
@@ -103,6 +107,7 @@ EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
     "--arch ARCH -> arches", "Compile every commit for gfx942, gfx950 or sm_90 first (no GPU): equal code is one class."
 )
 @option("--replay -> recording", "Take recorded trials; measure nothing.", ANY)
+@option("--program NAME", "A benchmark program of ridgeline.toml in place of operators.", heading=RARE)
 @POLICY
 @OUT
 @RECORD
@@ -131,18 +136,23 @@ def bisect(given: Given) -> int:
     ends, planned = given.ends, _planned(given)
     if given.event:
         ends, planned, ratio = asked_of_event(given, planned)
-    lead = functools.partial(_rules, policy.load(given.policy_file), planned.kernels, given.most, given.smallest)
+    request, thresholds = _program(given, planned), policy.load(given.policy_file)
+    if request:
+        planned = dataclasses.replace(planned, kernels=(request.name,), rounds=given.rounds or policy.PROGRAM_ROUNDS)
+    lead = functools.partial(_rules, thresholds, planned.kernels, given.most, given.smallest)
     recorded: outcomes.RecordedSearch | None = None
     row: Axis | None = None
     what = "place"
     if recording and outcomes.names_its_places(recording):
         recorded = outcomes.of_file(recording)
     elif not (planned.cases or planned.kernels):
-        raise click.UsageError("say what became slower: --case KERNEL/CASE, --kernel NAME, or --event ID")
+        raise click.UsageError(
+            "say what became slower: --case KERNEL/CASE, --kernel NAME, --program NAME, or --event ID"
+        )
     elif driver:
         recorded, what = outcomes.of_records(given.results, planned, ends), DRIVER
     else:
-        row = _axis(given.axis, ends, planned, given.arches)
+        row = _axis(given.axis, ends, planned, given.arches, request)
         recorded, what = outcomes.of_axis(recording, row) if recording else None, row.what
     if recorded:
         known = row.known if row else [None] * len(recorded.places)
@@ -150,11 +160,13 @@ def bisect(given: Given) -> int:
         last = print_result(recorded.places, known, rules, recorded.outcomes, what, given.as_json)
         return PASS if last.answer else NO_VERDICT
     assert row
-    file, rules = given.out or _file(given.axis, row, planned), lead(machine_kind())
+    file, rules = given.out or _file(given.axis, row, planned), lead(machine_kind() + policy.PROGRAM * bool(request))
     if given.dry_run:
         return print_plan(row, rules, file, ratio, given)
-    last = searched_live(row, planned, rules, file, given.as_json)
-    pair = neighbours(last.answer, row.places) if given.axis == AXES[0] and given.why else None
+    measuring = request.measure if request else measure
+    last = searched_live(row, planned, rules, file, given.as_json, measuring)
+    explicable = given.why and given.axis == AXES[0] and not request
+    pair = neighbours(last.answer, row.places) if explicable else None
     if pair:
         _explain(*pair, planned, file, given)
     return PASS if last.answer else NO_VERDICT
@@ -196,7 +208,26 @@ def asked_of_event(given: Given, plan: MeasurePlan) -> tuple[tuple[str, str], Me
     return (good, bad), chosen, event.ratio
 
 
-def _axis(kind: str, ends: Sequence[str], planned: MeasurePlan, arches: Sequence[str]) -> Axis:
+def _program(given: Given, planned: MeasurePlan) -> ProgramRequest | None:
+    """The benchmark program that is asked for by its name, or by an event of it; None for operators."""
+    settings = project.around(Path.cwd())
+    declared = {table["name"] for table in settings.programs}
+    name = given.program or next((kernel for kernel in planned.kernels if kernel in declared), None)
+    if not name or given.recording:
+        return None
+    if set(planned.kernels) - {name}:
+        raise click.UsageError(f"--kernel {planned.kernels[0]} is no case of the program {name}")
+    if given.arches or given.axis not in (AXES[0], DRIVER):
+        raise click.UsageError(
+            f"a program is searched along commits, or drivers: leave out --arch, --axis {given.axis}"
+        )
+    programs.refuse_choices(vars(given), but=("cases", "backends"))
+    return programs.declared_program(settings, name)
+
+
+def _axis(
+    kind: str, ends: Sequence[str], planned: MeasurePlan, arches: Sequence[str], request: ProgramRequest | None
+) -> Axis:
     """The row of places that the arguments name."""
     if arches and kind != AXES[0]:
         raise click.UsageError(f"--arch compiles commits; leave it out with --axis {kind}")
@@ -206,7 +237,10 @@ def _axis(kind: str, ends: Sequence[str], planned: MeasurePlan, arches: Sequence
                 f"{len(ends)} commits given; name two, the good one first, or an event: `ridgeline bisect --help`"
             )
         repository = Repository(Path.cwd())
-        row = axes.commit_axis(repository, ends[0], ends[1], planned.kernels)
+        if request:
+            by_files = functools.partial(programs.labels, request.program, repository)
+            return axes.commit_axis(repository, *ends, by_files, keeps=bool(request.program.build))
+        row = axes.commit_axis(repository, *ends, lambda commits: file_labels(repository, commits, planned.kernels))
         if not arches:
             return row
         # With the machine code of what is measured, in the cache of `ridgeline isa`.
@@ -259,10 +293,17 @@ def _file(kind: str, axis: Axis, planned: MeasurePlan) -> Path:
 # ---- what comes of it ----------------------------------------------------------------------------------------------
 
 
-def searched_live(axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, as_json: bool) -> SearchState:
+def searched_live(
+    axis: Axis,
+    planned: MeasurePlan,
+    rules: SearchRules,
+    file: Path,
+    as_json: bool,
+    measuring: outcomes.Measuring = measure,
+) -> SearchState:
     """Search, and print what it came to; its last state."""
     console = err_console()
-    live = LiveTrials(axis, planned, file, console)
+    live = LiveTrials(axis, planned, file, console, measuring)
     before = live.before()
     if before:
         console.print(f"going on with the {len(before)} trials of {file}")

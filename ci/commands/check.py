@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from ci.commands.common.measuring import TIMINGS, VerbClock, scratch, with_changed_rows
+from ci import programs
+from ci.commands.common.measuring import TIMINGS, VerbClock, has_packages, scratch, with_changed_rows
 from ci.commands.common.outcome import WHY, check_recordable, compared, finish
 from ci.git.repository import LocalCheckout, Repository
-from ci.harness import MeasurePlan, machine_kind, measure
+from ci.harness import MeasureError, MeasurePlan, machine_kind, measure
 from ci.isa import check as isa_check
 from ci.isa.executed import executed
 from ci.judging import live, policy, reach
@@ -33,6 +36,7 @@ from ci.options import (
     wait_for_turn,
     with_rounds,
 )
+from ci.programs import ProgramRequest
 from ci.report.words import plain
 from ci.trials.file import Followed
 from ci.whole_files import check_writable
@@ -68,6 +72,7 @@ NO_MAIN = (
 def check(given: Given) -> int:
     """The pull-request job: is HEAD still right, is it slower than its base, by how much, on which shapes.
 
+    Operators come first, then the programs of ridgeline.toml that the change can reach, built and run on both sides.
     An --out file that exists is resumed.  Trials and report stay in .ridgeline/, unless --record asks for a record.
     """
     rules, planned = policy.load(None), with_rounds(plan(given))
@@ -79,9 +84,15 @@ def check(given: Given) -> int:
     repository = Repository(Path.cwd())
     head = repository.head_of_comparison(given.out) if not given.dry_run else repository.working_tree(given.out)
     base = repository.resolve(given.base) if given.base else repository.default_base()
+    requests = programs.declared_programs(project.around(Path.cwd()))
+    if given.kernels:
+        requests = [one for one in requests if one.name in given.kernels]
+        names = {one.name for one in requests}
+        planned = dataclasses.replace(planned, kernels=tuple(name for name in given.kernels if name not in names))
     if given.dry_run:
         against = base.short if base else "nothing (no base in this clone)"
-        click.echo(f"would check {head.label} against {against}, write {report}.html, .md and .json")
+        by = f" by operators and {', '.join(one.name for one in requests)}" if requests else ""
+        click.echo(f"would check {head.label} against {against}{by}, write {report}.html, .md and .json")
         return 0
     check_recordable(given, (head,), planned)
     file = given.out or scratch("check", head)
@@ -91,13 +102,38 @@ def check(given: Given) -> int:
         if not given.base and not repository.has_main_branch():
             err_console().print(NO_MAIN, style="yellow", markup=False)
         checkouts = (repository.checkout(base.hash, "base"), head)
-        outcome = _against(checkouts, repository.root, planned, rules, file, given.all_cases)
+        outcome = _of_all(given, checkouts, requests, repository.root, planned, rules, file)
     else:
         outcome = _alone(head, planned, file, repository.is_shallow())
     code = finish(outcome, checkouts, planned, rules, outcome.file.path, repository.root, given, clock, report)
     click.echo(f"report: {report}.html, {report.name}.md, {report.name}.json", err=given.as_json)
     clock.say(outcome.file.trials, given.timings, to_stderr=given.as_json)
     return code
+
+
+def _of_all(
+    given: Given,
+    checkouts: tuple[LocalCheckout, LocalCheckout],
+    requests: Sequence[ProgramRequest],
+    root: Path,
+    plan: MeasurePlan,
+    rules: policy.Policy,
+    file: Path,
+) -> live.Outcome:
+    """The outcome of operators, then of programs, with the trials of all in one file."""
+    outcomes = []
+    declares = any(has_packages(side.path) for side in checkouts) or not requests
+    if declares and (plan.kernels or not given.kernels):
+        outcomes.append(_against(checkouts, root, plan, rules, file, given.all_cases))
+    asked = dataclasses.replace(plan, rounds=given.rounds or 0)
+    for one in requests:
+        try:
+            found = programs.compared_by(one, checkouts, asked, rules, file, err_console(), given.all_cases)
+        except MeasureError as error:  # neither side can be run: the other programs are judged all the same
+            found = live.Outcome(Judgement(Verdict.CANNOT_TELL, f"{one.name}: {error}"), Followed(file).read())
+        outcomes.append(found)
+    judgement = functools.reduce(live.joined, [one.judgement for one in outcomes])
+    return live.Outcome(judgement, outcomes[-1].file)
 
 
 def _against(

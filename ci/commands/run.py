@@ -34,7 +34,7 @@ from ci.options import (
     wait_for_turn,
     with_rounds,
 )
-from ci.programs import declared_program
+from ci.programs import declared_program, refuse_choices
 from ci.report import run_summary
 from ci.report.words import plain
 from ci.trials.file import Followed, measured_operators, missing, read
@@ -71,6 +71,8 @@ def run(given: Given) -> int:
     ends first, then the middle of the largest gap.  The same command goes on where it was interrupted.
     """
     out, results = given.out, given.results
+    if given.program:
+        _check_program(given)
     if given.span:
         from ci.commands import run_range
 
@@ -103,9 +105,7 @@ def run(given: Given) -> int:
     log = Followed(file)
     before = len(log.read().trials)
     if given.program:
-        asked = dataclasses.replace(planned, rounds=given.rounds or 0)
-        program = declared_program(project.around(Path.cwd()), given.program)
-        code = program.measure([head], asked, file, err_console())
+        code = _run_of_program(given, head, planned, log)
     else:
         code = _resumed(head, planned, log) if given.resume else measure([head], planned, file, err_console())
     measured = log.read()
@@ -127,6 +127,27 @@ def run(given: Given) -> int:
             click.echo(f"{len(new)} trials in {out}; {onward}")
     clock.say(new, given.timings)
     return code
+
+
+def _check_program(given: Given) -> None:
+    """UsageError, ProgramError for what a run of a program has no use for."""
+    if given.span:
+        raise click.UsageError(f"a range of commits is measured by operators: leave out {given.span}, or --program")
+    if given.kernels:
+        raise click.UsageError(f"--kernel {given.kernels[0]} is an operator; a program runs whole")
+    refuse_choices(vars(given))
+
+
+def _run_of_program(given: Given, head: LocalCheckout, planned: MeasurePlan, log: Followed) -> int:
+    """Trials of a program; with --resume those that the file lacks of this commit."""
+    program, held = declared_program(project.around(Path.cwd()), given.program), 0
+    if given.resume:
+        own = (trial for trial in log.read().trials if trial.operator == program.name)
+        held = sum(trial.checkouts["head"].commit == head.commit.hash for trial in own)
+    if held >= planned.trials:
+        return MEASURED
+    asked = dataclasses.replace(planned, rounds=given.rounds or 0, trials=planned.trials - held)
+    return program.measure([head], asked, log.path, err_console())
 
 
 def _resumed(head: LocalCheckout, planned: MeasurePlan, log: Followed) -> int:

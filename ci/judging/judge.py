@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks import trial_file
-from ci.judging.policy import FloorRule, Policy, Settings
+from ci.judging.policy import PROGRAM, FloorRule, Policy, Settings
 from ci.judging.states import case_verdict, is_meant_to_be_gone, verdict_by_states
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.stats import anomalies
@@ -55,7 +55,7 @@ from ci.trials.trial import Trial
 def check(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Floor, ...]:
     """Every floor that applies to a comparison whose head ran, in order."""
     rows = [
-        (c, rule, policy.settings(c.kernel, c.machine_kind))
+        (c, rule, settings_for(c, policy))
         for c in comparisons
         if c.head_status is Status.OK and not c.problems
         for rule in policy.floor_rules(c.kernel, c.backend, c.case)
@@ -70,6 +70,11 @@ def check(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Floor, ...
     fitted = effects([sample for _, sample, _ in timed], (scale for _, _, scale in timed))
     shares = {i: effect for (i, _, _), effect in zip(timed, fitted, strict=True)}
     return tuple(_floor(c, rule, shares.get(i)) for i, (c, rule, _) in enumerate(rows))
+
+
+def settings_for(c: Comparison, policy: Policy) -> Settings:
+    """What the policy says of a case."""
+    return policy.settings(c.kernel, c.machine_kind + PROGRAM * c.by_program)
 
 
 def baseline_pairs(c: Comparison, min_rounds: int) -> list[PairedRounds]:
@@ -250,7 +255,7 @@ def judge(comparisons: Sequence[Comparison], policy: Policy, progress: Progress 
 
 def _timed(comparisons: Sequence[Comparison], policy: Policy) -> tuple[list[_Timed], dict[str, CaseVerdict]]:
     """The cases that have enough trials to be fitted, and verdicts on those that have not."""
-    chosen = {(c.kernel, c.machine_kind): policy.settings(c.kernel, c.machine_kind) for c in comparisons}
+    chosen = {(c.kernel, c.machine_kind): settings_for(c, policy) for c in comparisons}
     settings = [chosen[c.kernel, c.machine_kind] for c in comparisons]
     usable = [[t for t in c.trials if len(t.base) >= s.min_rounds] for c, s in zip(comparisons, settings, strict=True)]
     measured, baselines = samples(usable), samples(usable, baseline=True)
@@ -599,7 +604,7 @@ def better_rounds(
     for one in compared:
         case = one.case.split("/", 2)[-1]
         if one.kernel == operator and case in cases and one.trials and not one.same_code:
-            settings = policy.settings(one.kernel, one.machine_kind)
+            settings = settings_for(one, policy)
             had = np.array([len(trial.base) for trial in one.trials], dtype=np.float64)
             [sample] = samples([one.trials])
             assert sample

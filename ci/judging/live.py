@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,8 +15,8 @@ from rich.console import Console
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, MeasurePlan, again, measure
 from ci.judging.judge import better_rounds, judge
-from ci.judging.policy import Policy
-from ci.judging.types import Judgement
+from ci.judging.policy import PROGRAM, Policy
+from ci.judging.types import Judgement, Verdict
 from ci.stats.sequential import Decision, Progress, decide
 from ci.trials.comparisons import Comparison, comparisons, undeclared
 from ci.trials.file import Followed, TrialFile
@@ -31,8 +32,18 @@ from ci.trials.trial import Trial
 def judged(trials: Sequence[Trial], policy: Policy, kind: str, warnings: Iterable[str] = ()) -> Judgement:
     """The judgement at the last look that the trials (in the order they were measured) allow.
 
-    kind: of the machine, "gpu" or "cpu".  An open case whose trials ran out stays what it was at its last look.
+    kind: of the machine, "gpu" or "cpu"; programs have looks of their own.  An open case whose trials ran out stays
+    what it was at its last look.
     """
+    of_programs = [trial for trial in trials if trial.by_program]
+    if of_programs:
+        rest = [trial for trial in trials if not trial.by_program]
+        parts = [_judged(of_programs, policy, kind + PROGRAM, warnings)]
+        return functools.reduce(joined, [_judged(rest, policy, kind, warnings), *parts] if rest else parts)
+    return _judged(trials, policy, kind, warnings)
+
+
+def _judged(trials: Sequence[Trial], policy: Policy, kind: str, warnings: Iterable[str]) -> Judgement:
     settings, remarks = policy.settings(machine_kind=kind), tuple(warnings)
     progress = Progress(settings.looks, settings.confirming)
     gone = undeclared(trials)
@@ -112,6 +123,16 @@ class Outcome:
     file: TrialFile
 
 
+def joined(one: Judgement, two: Judgement) -> Judgement:
+    """Two judgements on the same commits, of other cases, as one: the worse verdict."""
+    both = {
+        field.name: (*getattr(one, field.name), *getattr(two, field.name))
+        for field in dataclasses.fields(Judgement)
+        if field.name not in ("verdict", "why")
+    }
+    return Judgement(Verdict.worst([one.verdict, two.verdict]), f"{one.why}; {two.why}", **both)
+
+
 def compare(
     checkouts: Sequence[LocalCheckout],
     plan: MeasurePlan,
@@ -120,19 +141,21 @@ def compare(
     out: Path,
     console: Console,
     measuring: Measure = in_session,
+    program: str = "",
 ) -> Outcome:
     """Measure and judge, look by look; `plan.trials` is the budget (0: the policy's).
 
+    program: the name of that which is measured, "" for operators; `out` may hold trials of others, too.
     A knob without a role is head's: base keeps what its config() says.
     Trials that `out` holds already count: an interrupted comparison goes on where it stopped.
     Raises MeasureError if measuring cannot start, Interrupted on Ctrl-C.
     """
     plan = dataclasses.replace(plan, knobs=tuple(map(of_head, plan.knobs)))
-    settings = policy.settings(machine_kind=kind)
+    settings = policy.settings(program, kind + PROGRAM * bool(program))
     log = Followed(out)
     refuse_other_regime(log.read(), plan)
     progress = Progress(_looks(settings.looks, plan.trials), settings.confirming)
-    scheduler = TrialScheduler(log, plan, policy, progress, console)
+    scheduler = TrialScheduler(log, plan, policy, progress, console, program)
     orders = [scheduler.next()]
 
     def told() -> str:
@@ -182,8 +205,11 @@ def is_asked(comparison: Comparison, plan: MeasurePlan) -> bool:
 class TrialScheduler:
     """Says what is measured next, from what the file holds; when that is nothing, the comparison is over."""
 
-    def __init__(self, log: Followed, plan: MeasurePlan, policy: Policy, progress: Progress, console: Console) -> None:
+    def __init__(
+        self, log: Followed, plan: MeasurePlan, policy: Policy, progress: Progress, console: Console, program: str = ""
+    ) -> None:
         self._log, self._plan, self._policy, self._progress, self._console = log, plan, policy, progress, console
+        self._program = program
         self._begun, self._held, self._extra_s = False, -1, 0.0 if plan.trials else EXTRA_S
         self._last: Outcome | None = None
         self._compared: Sequence[Comparison] = ()
@@ -191,7 +217,7 @@ class TrialScheduler:
     def next(self) -> list[TrialOrder]:
         """The next orders: one trial of everything, which shows what launches equal code and needs no time; then what
         is open, up to its next look."""
-        trials = self._log.read().trials
+        trials = self._own(self._log.read())
         begun, self._begun = self._begun, True
         if not begun and not any(count > 1 for count in Counter(t.operator for t in trials).values()):
             return [TrialOrder("", (), 0, 1, tuple({t.operator: None for t in trials}))]
@@ -240,10 +266,17 @@ class TrialScheduler:
 
     def _judged(self) -> Judgement:
         file = self._log.read()
-        gone = [one for one in undeclared(file.trials) if is_asked(one, self._plan)]
-        self._compared = [*comparisons(file.trials, remarks(file)), *gone]
+        trials = self._own(file)
+        gone = [one for one in undeclared(trials) if is_asked(one, self._plan)]
+        self._compared = [*comparisons(trials, remarks(file)), *gone]
         self._last = Outcome(judge(self._compared, self._policy, self._progress), file)
         return self._last.judgement
+
+    def _own(self, file: TrialFile) -> list[Trial]:
+        """The trials of what is compared: of the program, or of operators."""
+        if self._program:
+            return [trial for trial in file.trials if trial.operator == self._program]
+        return [trial for trial in file.trials if not trial.by_program]
 
 
 def identical(

@@ -22,7 +22,10 @@ DEFAULT_FILE = Path(__file__).resolve().parents[1] / "policy.toml"
 UNITS = ("seconds", "bytes", "registers", "instructions")
 """Units a section may be about: times, and the exact counts of what the compiler emits."""
 
-MACHINE_KINDS = ("gpu", "cpu")
+PROGRAM = "_program"
+"""Behind the kind of a machine: of benchmark programs on it (ci.programs)."""
+
+MACHINE_KINDS = ("gpu", "cpu", f"gpu{PROGRAM}", f"cpu{PROGRAM}")
 
 Table = Mapping[str, Any]
 """A table of TOML."""
@@ -70,6 +73,20 @@ class Settings:
         return dataclasses.replace(self, smallest_effect=smallest, same_within=within, trial_noise=noise)
 
 
+PROGRAM_ROUNDS = 3
+"""Runs of each side in a trial of a program.  Each is a fresh process, so that trials differ by no more than rounds do,
+and of as many runs more trials tell more; 3 still have a median where one run was disturbed."""
+
+_LOOKS = {"min_rounds": PROGRAM_ROUNDS, "confirming": 2, "looks": (4, 6, 9, 16)}
+OF_PROGRAMS: Mapping[str, Table] = {
+    f"gpu{PROGRAM}": {**_LOOKS, "same_within": 0.02, "smallest_effect": 0.005},
+    f"cpu{PROGRAM}": {**_LOOKS, "same_within": 0.03, "smallest_effect": 0.02, "arm_bias": 0.005, "trial_noise": 0.003},
+}
+"""What holds of programs by kind of machine.  4 trials of one of a second take 24 s, 9 take 54 s.  Its rows differ by
+0.5 to 1.5 % from run to run, so that SAME within 1 % would take minutes; a program on a CPU is what is meant to be
+measured, no stand-in for a GPU, and 3 % of it are to be seen (2026-11-28)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class FloorRule:
     """A bound against the baseline: share = baseline time / our time, for cases whose names match."""
@@ -102,9 +119,16 @@ class Policy:
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def settings(self, kernel: str = "", machine_kind: str = "gpu", unit: str = "seconds") -> Settings:
-        """Default, overridden by unit, then machine kind, then kernel."""
+        """Default, overridden by unit, then machine kind, then kernel.
+
+        Of programs on a kind of machine: that kind, then OF_PROGRAMS, which a section of its own overrides.
+        """
         merged: dict[str, Any] = {}
-        for key in (("default", ""), ("unit", unit), ("machine", machine_kind), ("kernel", kernel)):
+        machine = machine_kind.removesuffix(PROGRAM)
+        for key in (("default", ""), ("unit", unit), ("machine", machine)):
+            merged.update(self.sections.get(key, {}))
+        merged.update(OF_PROGRAMS.get(machine_kind, {}))
+        for key in (("machine", machine_kind), ("kernel", kernel)):
             merged.update(self.sections.get(key, {}))
         settings = Settings(**merged)
         if self.apart:

@@ -31,7 +31,7 @@ KEYS = (
 )
 """What every report has, in this order."""
 
-WHERE_ANY = ("case_warnings", "machine_code", "ran", "explanations")
+WHERE_ANY = ("case_warnings", "machine_code", "ran", "explanations", "programs", "again")
 """What is written only where there is any."""
 
 

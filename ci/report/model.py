@@ -95,7 +95,8 @@ class Report:
 
     machine: the fingerprint of the trial file.  clocks: by arm or moment ("base", "head", "before").
     costs: by case name.  links: label -> URL, written by us, never by what was measured.
-    explanations: why cases are slower.  ran: files of the change that were run.
+    explanations: why cases are slower.  ran: files of the change that were run.  again: the command that shows the
+    worst cases again, "" for that of their operators.
     title: what was judged, for the first line ("pull request", "recorded commits", "replay").
     """
 
@@ -111,6 +112,8 @@ class Report:
     links: Mapping[str, str] = dataclasses.field(default_factory=dict)
     explanations: tuple[Explanation, ...] = ()
     ran: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    again: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -151,6 +154,7 @@ def report_of(
         skipped=(*skips_of(trials), *_unreached(judgement.unreached)),
         warnings=tuple(dict.fromkeys(one for trial in trials for one in _warnings(trial, judgement))),
         ran=ran_differently(trials),
+        programs=tuple(dict.fromkeys(trial.operator for trial in trials if trial.by_program)),
     )
 
 

@@ -145,7 +145,10 @@ def sides(report: Report) -> str:
 def command(report: Report) -> str:
     """What measures the worst cases of two commits again, or checks them where they no longer work; "" if that cannot
     be said: of a replay, or of names that no declaration can have."""
-    worst = [case for case in report.judgement.cases if case.verdict is report.verdict]
+    worst = report.judgement.of(report.verdict)
+    if programs := [name for name in report.programs if any(case.kernel == name for case in worst)]:
+        sides = f"{report.base.commit[:12]} {report.head.commit[:12]}"
+        return report.again or f"ridgeline ab {sides} --program {programs[0]}"
     names = dict.fromkeys(f"{case.kernel}/{case.case.rpartition('/')[2]}" for case in worst)
     kernels = dict.fromkeys(case.kernel for case in worst)
     if not report.base.commit or not worst or not all(map(NAME.fullmatch, names)):

@@ -24,6 +24,7 @@ class Comparison:
 
     case: permanent name, ``kernel/backend/case`` for our own trials.
     machine_kind: "gpu" or "cpu"; it chooses the policy section.
+    by_program: the rows of a benchmark program, which the policy has settings of its own for.
     same_code: both sides ran the same code (code objects, or files of the kernel), or None where it is not known.
     base_status, head_status: how the arms ended; `*_why` is one sentence for a status other than ok.
     base_definition, head_definition: digest of the benchmark definition; None where it is not known.
@@ -41,6 +42,7 @@ class Comparison:
     trials: tuple[PairedRounds, ...] = ()
     machine_kind: str = "gpu"
     machine: str = ""
+    by_program: bool = False
     same_code: bool | None = None
     base_status: Status = Status.OK
     head_status: Status = Status.OK
@@ -215,7 +217,8 @@ class _OneCase:
         if not_looked_at(base, head):
             return None
         machine, name = newest.machine, f"{newest.operator}/{self.backend}/{self.case}"
-        untold = Comparison(name, newest.operator, self.backend, machine_kind=machine.kind, machine=machine.name)
+        where = {"machine_kind": machine.kind, "machine": machine.name, "by_program": newest.by_program}
+        untold = Comparison(name, newest.operator, self.backend, **where)
         if self.unfit and self.having == self.tried:  # neither a time nor a result of such nodes says anything
             if self.same_code():
                 return dataclasses.replace(untold, same_code=True, warnings=shared + self.unfit)

@@ -537,6 +537,11 @@ class Trial:
         return round(datetime.datetime.fromisoformat(self.started_at).timestamp() * 1000)
 
     @property
+    def by_program(self) -> bool:
+        """Whether it is of a benchmark program, each of whose runs is a process of its own."""
+        return any(case.method == trial_file.PROGRAM for case in self.cases.values())
+
+    @property
     def paired(self) -> bool:
         """Whether base and head ran in it in lock-step."""
         return self.checkouts.keys() >= set(trial_file.ROLES)

@@ -55,11 +55,58 @@ def test_equal_speed_is_same_and_slower_is_slower(clone: Path) -> None:
     assert crashed.exit_code == 3, "it prints a row on neither side"
 
 
+@pytest.mark.slow
+def test_check_runs_the_programs_that_a_change_can_reach(clone: Path) -> None:
+    commit(clone, "docs", **{"README.md": "as fast"})
+    untouched = ridgeline("check", "--base", "HEAD~1")
+    assert (untouched.exit_code, "no changed file can reach bench" in said(untouched)) == (0, True), said(untouched)
+    commit(clone, "slow", **{"bench.py": BENCH.replace("* factor", "* 1.3 * factor")})
+    slower = ridgeline("check", "--base", "HEAD~1", "--out", "trials.jsonl")
+    assert slower.exit_code == 1, said(slower)
+    assert "2 SLOWER" in said(slower)
+    assert "--kernel bench" not in said(slower), "what shows it again names no operator"
+    replayed = ridgeline("ab", "--replay", "trials.jsonl")
+    assert (replayed.exit_code, "2 SLOWER" in said(replayed)) == (1, True), said(replayed)
+    crashes = commit(clone, "crash", **{"bench.py": "import os; os.abort()"})
+    assert ridgeline("check", "--base", crashes, "--all-cases").exit_code == 2, "neither side can be run"
+
+
+@pytest.mark.slow
+def test_bisect_finds_the_commit_in_which_a_program_became_slower(clone: Path) -> None:
+    slow = BENCH.replace("* factor", "* 1.1 * factor")
+    for number, text in enumerate((BENCH, slow, slow, slow)):
+        commit(clone, f"step {number}", **{"bench.py": f"# {number}\n{text}"})
+    found = ridgeline("bisect", "HEAD~4", "HEAD", "--program", "bench", "--case", "bench/1")
+    assert found.exit_code == 0, said(found)
+    assert "step 1: +10.0 %" in said(found)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", "--program", "bench", "--kernel", "gemm"), "--kernel gemm is an operator"),
+        (("run", "--program", "bench", "--tier", "nightly"), "leave out --tier nightly"),
+        (("run", "..HEAD", "--program", "bench"), "measured by operators"),
+        (("bisect", "HEAD~1", "HEAD", "--program", "bench", "--arch", "gfx942"), "leave out --arch"),
+    ],
+)
+def test_verbs_refuse_what_a_program_has_no_use_for(clone: Path, words: tuple[str, ...], told: str) -> None:
+    done = ridgeline(*words)
+    assert (done.exit_code, told in " ".join(said(done).split())) == (3, True), said(done)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_measures_what_the_file_lacks(clone: Path) -> None:
+    for _ in range(2):
+        assert ridgeline("run", "--program", "bench", "--resume", "--trials", "2", "--out", "t.jsonl").exit_code == 0
+    assert len((clone / "t.jsonl").read_text().splitlines()) == 2
+
+
 def test_equal_files_are_not_run(clone: Path) -> None:
     commit(clone, "nothing")
     done = ridgeline("ab", "HEAD~1", "HEAD", "--program", "bench")
     assert done.exit_code == 0
-    assert "the same files on both sides" in said(done)
+    assert "no changed file can reach bench" in said(done)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +116,7 @@ def test_equal_files_are_not_run(clone: Path) -> None:
         (("--program", "bench", "--", "./x"), "has a command of its own"),
         (("--program", "bench", "--backend", "triton"), "a program runs whole"),
         (("--reads", "mine"), "--reads is for a command behind --"),
-        (("--reads", "xml", "--", "./x"), "there is no reader 'xml'; there are: nccl-tests"),
+        (("--reads", "xml", "--", "./x"), 'reads is "xml"; allowed: nccl-tests'),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_what_is_allowed(clone: Path, words: tuple[str, ...], told: str) -> None:
@@ -82,9 +129,9 @@ def test_what_cannot_be_run_is_refused_with_what_is_allowed(clone: Path, words: 
     ("table", "told"),
     [
         ("rnu = 'x'", "unknown key 'rnu'"),
-        ("run = ''", "says no command"),
-        ("run = 3", "run is 3; a text is expected"),
-        ("run = 'x'\nreads = 'xml'", "no reader 'xml'"),
+        ("run = ''", 'run is ""; allowed: a command'),
+        ("run = 3", "run is 3; allowed: a command"),
+        ("run = 'x'\nreads = 'xml'", 'reads is "xml"; allowed: nccl-tests'),
     ],
 )
 def test_tables_of_programs_are_held_to_their_keys(tmp_path: Path, table: str, told: str) -> None:
@@ -97,6 +144,9 @@ def test_a_section_of_the_policy_for_a_program_counts() -> None:
     rules = policy.parse(
         {"kernel": {"p": {"looks": [4, 9], "smallest_effect": 0.001, "reason": "quiet", "date": "2026-11-28"}}}
     )
-    found = programs.rules_for(rules, "p").settings("p", "cpu")
-    assert (found.looks, found.smallest_effect, found.min_rounds) == ((4, 9), 0.001, programs.ROUNDS)
-    assert programs.rules_for(policy.Policy(), "q").settings("q", "cpu").same_within == 0.03
+    found = rules.settings("p", "cpu_program")
+    assert (found.looks, found.smallest_effect, found.min_rounds) == ((4, 9), 0.001, policy.PROGRAM_ROUNDS)
+    assert (rules.settings("q", "cpu_program").same_within, rules.settings("q", "gpu_program").same_within) == (
+        0.03,
+        0.02,
+    )

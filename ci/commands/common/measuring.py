@@ -38,14 +38,12 @@ def one_checkout(given: Given) -> LocalCheckout:
     Raises GitError; UsageError for a folder that was named and has no kernels, for which ours would be measured.
     """
     path: Path = given.tree or project.around(Path.cwd()).root
-    if given.tree:
-        found = project.layout(path)
-        places = [path / part / name.replace(".", "/") for name in found.packages for part in found.sources]
-        if not any(place.is_dir() or place.with_name(f"{place.name}.py").is_file() for place in places):
-            raise click.UsageError(
-                f"--tree {path} has none of the packages with kernels that it lists ({', '.join(found.packages)}); "
-                "name a checkout, or list its packages in its ridgeline.toml: kernels = [...]"
-            )
+    if given.tree and not (vars(given).get("program") or has_packages(path)):
+        listed = ", ".join(project.layout(path).packages)
+        raise click.UsageError(
+            f"--tree {path} has none of the packages with kernels that it lists ({listed}); "
+            "name a checkout, or list its packages in its ridgeline.toml: kernels = [...]"
+        )
     if given.commit is None:
         return Repository(path).working_tree(vars(given).get("out"))
     date_ms = given.commit_date
@@ -56,6 +54,13 @@ def one_checkout(given: Given) -> LocalCheckout:
             date_ms = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
             click.echo("the commit's date is not known here: today's is recorded; --commit-date gives it", err=True)
     return LocalCheckout("head", path.resolve(), Commit(given.commit, date_ms, ""))
+
+
+def has_packages(root: Path) -> bool:
+    """Whether a checkout has a package with kernels that its project lists."""
+    found = project.layout(root)
+    places = [root / part / name.replace(".", "/") for name in found.packages for part in found.sources]
+    return any(place.is_dir() or place.with_name(f"{place.name}.py").is_file() for place in places)
 
 
 def two_checkouts(

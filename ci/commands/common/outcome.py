@@ -93,10 +93,16 @@ def finish(
     """Say why, record what belongs to commits, print the report, write it; the exit code of the verdict."""
     trials = outcome.file.trials
     wanted_s = given.why_seconds if given.why else 0.0
-    causes = explained(outcome, checkouts, plan, rules, file, root, err_console(), wanted_s)
+    programs = {
+        trial.operator for trial in trials if trial.by_program
+    }  # none has knobs or files that could be put back
+    cases = tuple(case for case in outcome.judgement.cases if case.kernel not in programs)
+    explicable = dataclasses.replace(outcome, judgement=dataclasses.replace(outcome.judgement, cases=cases))
+    causes = explained(explicable, checkouts, plan, rules, file, root, err_console(), wanted_s)
     if given.record:
         keep_causes(causes, checkouts, plan, trials, given.results)
-    made = dataclasses.replace(report_of(outcome.judgement, trials, checkouts), explanations=causes)
+    made = report_of(outcome.judgement, trials, checkouts)
+    made = dataclasses.replace(made, explanations=causes, again=again() if made.programs else "")
     if given.as_json:
         spent = clock.spent(trials)
         document = with_rejected(to_json(outcome.judgement), outcome.file.rejected)

@@ -191,7 +191,9 @@ def test_an_axis_has_a_label_for_each_of_its_commits(folder: Path) -> None:
     for number in range(3):
         written(folder, {"lib/gemm.py": DECLARED["lib/gemm.py"] + "# a\n" * (number // 2), "README.md": f"{number}\n"})
         committed(folder)
-    axis = commit_axis(Repository(folder), "HEAD~3", "HEAD", ["gemm"])
+    axis = commit_axis(
+        Repository(folder), "HEAD~3", "HEAD", lambda commits: file_labels(Repository(folder), commits, ["gemm"])
+    )
     assert len(axis.places) == len(axis.known) == 4
     assert [a == b for a, b in zip(axis.known, axis.known[1:], strict=False)] == [True, True, False]
 
