@@ -478,6 +478,9 @@ def _untimed(survey: Survey, chosen: Chosen, same: Collection[str]) -> Iterator[
     sides = {role: side.by_key for role, side in survey.sides.items()}
     for key in [one for one in survey.paired if one not in chosen.timed]:
         failing = {role: known[key] for role, known in sides.items() if known[key].status != "ok"}
+        if len(failing) == len(sides) and all(NO_MEMORY in one.why for one in failing.values()):
+            yield key, dict.fromkeys(sides, failed_entry(Status.SKIPPED, f"not measured on either side: {NO_MEMORY}"))
+            continue
         why = f"not timed: {next(iter(failing))} fails" if failing else chosen.left_out.get(key, SAME)
         arms = {role: failed_entry(Status(one.status), one.why, one.detail) for role, one in failing.items()}
         code = {"code_hash": sides["head"][key].code} if key in same and not failing else {}

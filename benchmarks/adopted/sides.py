@@ -216,7 +216,7 @@ class ScriptCase(CaseRun):
         arms = self.arms()
         seen = [self._seen[arm.key] for arm in arms]
         expected_s = max((one["expected_s"] for one in seen), default=0.0)
-        changes = any(one["changed"] for one in seen)
+        changes = any(one["changed"] or one["prepared"] for one in seen)
         if not all(one["on_gpu"] for one in seen):
             self.method = "clock"
             needed = math.ceil(SAMPLE_S / max(expected_s, 1e-9))

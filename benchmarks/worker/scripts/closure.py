@@ -59,7 +59,7 @@ class ClosureBench:
     ) -> None:
         self._timed, self._seed, self._make_clock = timed, seed, make_clock
         self._owns, self._checkout, self._ranks = owns, checkout, ranks
-        self._special = bool(timed.no_grad_of)
+        self._special = bool(timed.no_grad_of or timed.before)
         self._held: dict[str, torch.Tensor] = {}
         self._leaves: list[torch.Tensor] = []
         self._grads: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
@@ -80,8 +80,8 @@ class ClosureBench:
 
         Seconds of the first call and of one later; tensors as "float32[64, 64]".  changed: ways of inputs that every
         call changes further.  held: digest of what the others hold that it does not write.  repeats: two calls gave the
-        same.  bits: digest of that, "" where it was not the same bit by bit.  watch: note which functions the first
-        call runs, for `code`.  Raises StaleResult.
+        same.  prepared: something is called before each call.  bits: digest of that, "" where it was not the same bit
+        by bit.  watch: note which functions the first call runs, for `code`.  Raises StaleResult.
         """
         self._held = tensors(self._timed.call, *self._timed.roots)
         self._find_leaves()
@@ -110,6 +110,7 @@ class ClosureBench:
             "inputs": inputs,
             "outputs": described(dict(enumerate(self._own))),  # type: ignore[arg-type]
             "changed": changed,
+            "prepared": self._timed.before is not None,
             "held": hashlib.sha256("/".join(held).encode()).hexdigest()[:16],
             "repeats": not self._own or agree(self._own, again, True).right,
             "bits": hashlib.sha256(self._bits.encode()).hexdigest()[:16] if self._bits else "",
@@ -268,6 +269,8 @@ class ClosureBench:
                 tensor.copy_(copy)
         for one in self._timed.no_grad_of:
             one.grad = None
+        if self._timed.before:
+            self._timed.before()
 
     def _keep(self, changed: Sequence[str]) -> None:
         """Copies of the inputs that calls change, as they are now."""
@@ -275,7 +278,7 @@ class ClosureBench:
             tensors = [self._held[way] for way in changed]
             if sum(one.nbytes for one in tensors) <= MOST_BYTES:
                 self._kept = [(one.detach(), one.detach().clone()) for one in tensors]
-        self._special = self._ranks.any(bool(self._kept or self._timed.no_grad_of))
+        self._special = self._ranks.any(bool(self._kept or self._timed.no_grad_of or self._timed.before))
 
     def _digests(self) -> dict[str, str]:
         return {way: digest(one) for way, one in self._held.items()}

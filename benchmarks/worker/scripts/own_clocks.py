@@ -598,7 +598,8 @@ def _called(body: Sequence[ast.stmt]) -> ast.expr | None:
     """The function that a body of one call calls, where naming it calls nothing."""
     value = getattr(body[-1], "value", None) if len(body) == 1 else None
     called = value.func if isinstance(value, ast.Call) else None
-    plain = called is not None and all(isinstance(one, (ast.Name, ast.Attribute, ast.Load)) for one in ast.walk(called))
+    quiet = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Load)
+    plain = called is not None and all(isinstance(one, quiet) for one in ast.walk(called))
     return copy.deepcopy(called) if plain else None
 
 

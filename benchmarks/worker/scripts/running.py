@@ -107,14 +107,16 @@ def _of_module(
 ) -> ast.Module | None:
     """The tree of a module that a script imports, where it is rewritten: one with functions that may be skipped, and
     one that reads a clock and is no timer that is replaced: beside the script, in a folder between it and the top, or
-    anywhere in the checkout under a name that says what it is for.
+    anywhere in the checkout where it has events of a device, or a name that says what it is for.
     """
     folder, own = os.path.dirname(file), os.path.dirname(what.script)
     beside = folder == own or (
         own.startswith(folder + os.sep) and folder.startswith(what.checkout.rstrip(os.sep) + os.sep)
     )
-    beside = (beside or any(word in os.path.basename(file) for word in TIMING)) and timers.replacement(name) is None
-    if not to.is_users(file) or not (beside or file in to.skips.files()):
+    if not to.is_users(file) or timers.replacement(name) is not None:
+        return None
+    beside = beside or any(word in os.path.basename(file) for word in TIMING) or b"elapsed_time" in text
+    if not (beside or file in to.skips.files()):
         return None
     tree = ast.parse(text, file)
     looks = beside and own_clocks.reads(tree)

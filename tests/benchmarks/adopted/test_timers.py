@@ -17,6 +17,8 @@ from benchmarks.plan import Protocol
 from benchmarks.worker.scripts import timers
 from benchmarks.worker.scripts.interception import TimerCall, Timing
 
+from .conftest import Adopt
+
 
 class Taking:
     """An interceptor that calls each closure twice and says 2 and 4 ms."""
@@ -132,3 +134,70 @@ def test_timeit_gives_seconds_of_so_many_calls() -> None:
     assert module.repeat("calls.append(n)", "n = 2", repeat=2, number=100, globals={"calls": calls}) == [0.3] * 2
     assert module.Timer("1 + 1", timer=module.default_timer).autorange() == (1, 3e-3)
     assert calls == [1, 1, 2, 2]
+
+
+EVENTS_IN_A_PACKAGE = """
+import torch
+
+def in_turn(fns, repeat=30):
+    starts = [[torch.cuda.Event(enable_timing=True) for _ in range(repeat)] for _ in fns]
+    ends = [[torch.cuda.Event(enable_timing=True) for _ in range(repeat)] for _ in fns]
+    for i in range(repeat):
+        for j in range(len(fns)):
+            starts[j][i].record()
+            fns[j]()
+            ends[j][i].record()
+    return [[s.elapsed_time(e) for s, e in zip(starts[j], ends[j])] for j in range(len(fns))]
+"""
+
+IRIS = """
+def do_bench(fn, barrier_fn=lambda: None, preamble_fn=lambda: None, n_repeat=9, quantiles=None, return_mode="mean"):
+    raise RuntimeError("it is replaced")
+"""
+
+
+def test_events_in_lists_of_a_package_and_what_is_called_before_each_call(adopt: Adopt) -> None:
+    script = """
+import functools, torch, iris.util
+from mylib.own.helpers import in_turn
+
+def double(x):
+    return x * 2
+
+def half(x):
+    return x / 2
+
+x, y = torch.ones(64), torch.ones(64)
+print("times", [len(one) for one in in_turn([functools.partial(double, x), functools.partial(half, x)])])
+params = {"backend": "iris", "M": 64}
+print("ms", iris.util.do_bench(lambda: y.mul_(2), preamble_fn=lambda: y.fill_(1), return_mode="all") and float(y[0]))
+"""
+    files = {"mylib/own/__init__.py": "", "mylib/own/helpers.py": EVENTS_IN_A_PACKAGE,
+             "iris/__init__.py": "", "iris/util.py": IRIS}  # fmt: skip
+    found = adopt(script, "--device", "cpu", base=files, head=files)
+    assert found.code == 0, found.said
+    arms = found.arms()
+    assert {name.partition("/")[2] for name in arms} == {
+        *("double/in_turn.double:j=0", "half/in_turn.half:j=1", "iris/M=64")
+    }
+    assert {arm["status"] for arm in arms.values()} == {"ok"}
+    assert "times [30, 30]" in found.printed()
+    assert "ms 2.0" in found.printed(), "what is set up before a call is set up before each of ours"
+
+
+def test_what_finds_no_memory_on_either_side_is_not_measured_and_no_failure(adopt: Adopt) -> None:
+    script = """
+import torch, mylib
+from triton.testing import do_bench
+
+def full():
+    raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 97.00 GiB")
+
+print(do_bench(lambda: mylib.double(torch.ones(4))), do_bench(full))
+"""
+    found = adopt(script, "--device", "cpu")
+    assert found.code == 0, found.said
+    full = [arm for name, arm in found.arms().items() if "/full/" in name]
+    assert [(arm["status"], arm["why"]) for arm in full] == [
+        ("skipped", "not measured on either side: out of memory")
+    ] * 2
