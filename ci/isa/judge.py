@@ -15,6 +15,7 @@ from benchmarks.trial_file import Status
 from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, ExecutedLaunch, called
 from ci.isa.rules import CodeFinding, IsaPolicy, executed_findings, findings
 from ci.judging.states import Open, verdict_of_states
+from ci.judging.types import Verdict
 from ci.report.words import plural
 from kernels.project import current_name
 
@@ -104,7 +105,11 @@ def compare(
     counted = counted_cases(base) & counted_cases(head)
     hidden = set(base.broken) - set(head.broken)  # what base has in them is not known
     absent = Status.UNIMPORTED if hidden else Status.MISSING
-    found = [_difference(sides, cases, policy, counted, absent) for sides, cases in pairs(base, head)]
+    found = [
+        _difference(sides, cases, policy, counted, absent)
+        for sides, cases in pairs(base, head)
+        if _by_states(*sides, absent) is not Open.NOTHING
+    ]
     found += [_launched(*sides, cases, policy, absent) for sides, cases in launches(base, head)]
     differences = tuple(sorted(found, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
     verdict, why = _overall(differences, head), ""
@@ -290,18 +295,22 @@ TEXT = {
 }
 
 
+def _by_states(base: CompiledEntry | None, head: CompiledEntry | None, absent: Status) -> Verdict | Open:
+    """What the states of both sides decide.  absent: why base lacks what it lacks."""
+    return verdict_of_states(STATUS[base.status] if base else absent, STATUS[head.status] if head else Status.MISSING)
+
+
 def _decide(
     base: CompiledEntry | None, head: CompiledEntry | None, policy: IsaPolicy, counted: bool, absent: Status
 ) -> Decided:
     """The verdict on one configuration and what led to it.  absent: why base lacks what it lacks."""
-    of_base, of_head = STATUS[base.status] if base else absent, STATUS[head.status] if head else Status.MISSING
-    decided = verdict_of_states(of_base, of_head)
+    decided = _by_states(base, head, absent)
     if decided is Open.TIMES and base and head:
         if base.emitted.hash == head.emitted.hash:
             return CodeVerdict.SAME, ()
         changes = findings(base, head, policy, counted)
         return CodeVerdict.SLOWER if any(one.judged for one in changes) else CodeVerdict.CHANGED, changes
-    verdict = CodeVerdict.SAME if isinstance(decided, Open) else CodeVerdict(decided)
+    verdict = CodeVerdict(decided)
     if head and head.code:
         why = f"base {TEXT[base.status]}: {base.why}" if base else "base does not import"
         reason = head.code.will_not_load if verdict is CodeVerdict.NEW else why

@@ -105,7 +105,8 @@ def verdict_by_states(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict 
         return case_verdict(c, verdict, f"{head}, {base}")
     both_fail = c.head_status.failed or c.head_status is Status.UNIMPORTED
     what = "both sides fail" if both_fail else "nothing to compare"
-    return case_verdict(c, verdict, f"{what}: {base}; {head}")
+    alike = (c.base_status, c.base_why) == (c.head_status, c.head_why)
+    return case_verdict(c, verdict, f"{what}: each{head.removeprefix('head')}" if alike else f"{what}: {base}; {head}")
 
 
 def verdict_on_gone(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict:

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.trial_file import FAILED, Status
+from ci.isa.judge import CodeVerdict, compare
+from ci.isa.rules import IsaPolicy
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
 from ci.judging.states import STATES, Open, markdown, verdict_of_states
 from ci.judging.types import Verdict
 from ci.trials.comparisons import Comparison, undeclared
 from tests.ci import made_trials
+from tests.ci.isa.documents import document, entry
 
 TELL, BROKEN, NEW, GONE, NOTHING = Verdict.CANNOT_TELL, Verdict.BROKEN, Verdict.NEW, Verdict.GONE, Open.NOTHING
 CELLS = {
@@ -46,6 +49,33 @@ def test_the_judge_says_what_the_table_says_and_the_exit_code_follows(base, head
     expected = cell if isinstance(cell, Verdict) else Verdict.CANNOT_TELL  # without times, and without known code
     assert [case.verdict for case in judgement.cases] == [expected]
     assert judgement.verdict.exit_code == {BROKEN: 1, NEW: 0}.get(expected, 2)
+
+
+COMPILED = {
+    "": Status.MISSING,
+    "unsupported": Status.UNSUPPORTED,
+    "failed": Status.ERROR,
+    "refused": Status.ERROR,
+    "ok": Status.OK,
+}
+
+
+@pytest.mark.parametrize("base", COMPILED)
+@pytest.mark.parametrize("head", COMPILED)
+def test_compiled_code_goes_by_the_same_cells(base: str, head: str) -> None:
+    sides = (document(*([entry(status=one)] if one else [])) for one in (base, head))
+    cell = verdict_of_states(COMPILED[base], COMPILED[head])
+    judgement = compare(*sides, IsaPolicy())
+    expected = [CodeVerdict.SAME if cell is Open.TIMES else CodeVerdict(cell)] if cell is not NOTHING else []
+    assert [one.verdict for one in judgement.differences] == expected
+    passes = (base, head) == ("ok", "ok") or cell is NEW
+    assert (judgement.exit_code == 0) == passes
+
+
+def test_a_failure_of_both_sides_is_told_once() -> None:
+    sides = {"base_status": Status.ERROR, "head_status": Status.ERROR, "base_why": "no GPU", "head_why": "no GPU"}
+    [case] = judge([Comparison("k/b/c", "k", "b", **sides)], Policy()).cases
+    assert case.evidence == ("both sides fail: each raises an error (no GPU)",)
 
 
 def test_nothing_passes_but_what_is_new_or_judged_by_times_or_code() -> None:
