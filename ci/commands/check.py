@@ -78,12 +78,9 @@ def check(given: Given) -> int:
     rules, planned = policy.load(None), with_rounds(plan(given))
     report = given.report
     check_writable(report.with_suffix(".json"))
-    if not given.dry_run:
-        wait_for_turn()
-    clock = VerbClock()
     repository = Repository(Path.cwd())
-    head = repository.head_of_comparison(given.out) if not given.dry_run else repository.working_tree(given.out)
     base = repository.resolve(given.base) if given.base else repository.default_base()
+    head = repository.head_of_comparison(given.out) if not given.dry_run else repository.working_tree(given.out)
     requests = programs.declared_programs(project.around(Path.cwd()))
     if given.kernels:
         requests = [one for one in requests if one.name in given.kernels]
@@ -95,6 +92,8 @@ def check(given: Given) -> int:
         click.echo(f"would check {head.label} against {against}{by}, write {report}.html, .md and .json")
         return 0
     check_recordable(given, (head,), planned)
+    wait_for_turn()
+    clock = VerbClock()
     file = given.out or scratch("check", head)
     checkouts: tuple[LocalCheckout, ...] = (head,)
     if base:

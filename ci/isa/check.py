@@ -96,7 +96,7 @@ def decided(judgement: Judgement, isa: IsaJudgement | None, trials: Sequence[Tri
         same, gone = len(isa.of(CodeVerdict.SAME)), len(isa.of(CodeVerdict.GONE))
         verdicts += [DECIDES.get(isa.verdict, Verdict.CANNOT_TELL), *[Verdict.GONE] * bool(gone)]
         said = isa.why.rstrip(".")
-        parts = [] if isa.verdict is CodeVerdict.SAME or said in judgement.why else [said]
+        parts = [] if isa.verdict is CodeVerdict.SAME or said in judgement.why else [said[:1].lower() + said[1:]]
         parts.append(f"machine code of {', '.join(TARGETS)} equal in {same} of {len(isa.differences)} configurations")
         parts += [f"{gone} of base {'is' if gone == 1 else 'are'} gone"] if gone else []
     elif isa.warnings and unseen:

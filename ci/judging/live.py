@@ -292,7 +292,9 @@ def identical(
     """
     base, head = checkouts
     refuse_other_regime(Followed(out).read(), plan)
-    console.print("both commits have the same kernel files: nothing can have changed; measuring head for the record")
+    console.print(
+        "both commits have the same kernel files: nothing can have changed; head is run once, to see it right"
+    )
     measured(measuring([head], dataclasses.replace(plan, trials=plan.trials or 1), out, console), out)
     file = Followed(out).read()
     return Outcome(mirrored(file.trials, base.commit.hash if base.commit else None, policy, remarks(file)), file)

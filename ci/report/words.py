@@ -144,14 +144,15 @@ def sides(report: Report) -> str:
 
 def command(report: Report) -> str:
     """What measures the worst cases of two commits again, or checks them where they no longer work; "" if that cannot
-    be said: of a replay, or of names that no declaration can have."""
+    be said: of a replay, of names that no declaration can have, or where options made the difference."""
     worst = report.judgement.of(report.verdict)
     if programs := [name for name in report.programs if any(case.kernel == name for case in worst)]:
         sides = f"{report.base.commit[:12]} {report.head.commit[:12]}"
         return report.again or f"ridgeline ab {sides} --program {programs[0]}"
     names = dict.fromkeys(f"{case.kernel}/{case.case.rpartition('/')[2]}" for case in worst)
     kernels = dict.fromkeys(case.kernel for case in worst)
-    if not report.base.commit or not worst or not all(map(NAME.fullmatch, names)):
+    same = report.base.commit == report.head.commit and not report.head.dirty
+    if not report.base.commit or same or not worst or not all(map(NAME.fullmatch, names)):
         return ""
     asked = ["verify"] if report.verdict is Verdict.BROKEN else ["ab", report.base.commit[:12]]
     asked += [report.head.commit[:12]] if len(asked) > 1 and not report.head.dirty else []

@@ -511,3 +511,9 @@ def test_a_strangers_causes_are_held_to_the_schema() -> None:
     text = json_report.dumps(REPORT).replace('"experiments": 3', '"experiments": "three"')
     with pytest.raises(json_report.ReportError, match="experiments"):
         json_report.loads(text.encode())
+
+
+def test_what_options_made_of_one_commit_has_no_command_of_two_commits() -> None:
+    slower = samples.slower()
+    assert words.command(slower).startswith("ridgeline ab 9f8e7d6c5b4a 0123456789ab --kernel gemm")
+    assert words.command(dataclasses.replace(slower, head=slower.base)) == ""
