@@ -20,6 +20,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from benchmarks import points
@@ -260,10 +261,10 @@ LINE = record(
 side_by_side: trials that were prepared at the same time, at most."""
 
 
-def check(line: Any) -> dict[str, bytes]:
+def check(line: Any, packed_already: Mapping[int, bytes] = MappingProxyType({})) -> dict[str, bytes]:
     """Raises Unfit unless the value is a trial: the general limits, every field, and that its parts agree.
 
-    Returns the declarations of its checkouts, packed, by role.
+    packed_already: by id(), objects that lines share.  Returns the declarations of its checkouts, packed, by role.
     """
     bare, declared = _apart(line)
     if not isinstance(line, dict) or line.get("format") != FORMAT:
@@ -274,8 +275,8 @@ def check(line: Any) -> dict[str, bytes]:
         )
     LINE(bare, "")
     known = {role: _Declared("", frozenset(), frozenset()) for role in line["trees"]}
-    kept = {role: packed(declaration) for role, declaration in declared.items()}
-    for role, declaration in kept.items():
+    by_role = {role: packed_already.get(id(one)) or packed(one) for role, one in declared.items()}
+    for role, declaration in by_role.items():
         where = f"trees.{role}.declaration"
         known[role] = _declared(declaration, where)
         if known[role].operator != line["kernel"]:
@@ -292,7 +293,7 @@ def check(line: Any) -> dict[str, bytes]:
                 raise Unfit(f"cases.{case}.arms.{key}", arm["status"], "seconds if, and only if, the status is ok")
             if arm.get("same_as", key) not in arms:
                 raise Unfit(f"cases.{case}.arms.{key}.same_as", arm["same_as"], "an arm of the case")
-    return kept
+    return by_role
 
 
 def unfit_declaration(value: Json) -> str:

@@ -22,6 +22,7 @@ from ci.history.types import Moved, SeriesKey
 from ci.records import rates
 from ci.records.rates import Rate
 from ci.trials.trial import Trial
+from dashboards.charts import numbers
 from dashboards.files import slug
 
 KEY = ["kernel", "case", "backend"]
@@ -48,6 +49,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 NotesOf = Callable[[str, str, str], Sequence[Trial]]
 """(machine, commit, env) -> the trials of that record, oldest first (`ci.records.store.trials`)."""
+
+DRAWN = ("value", "seconds", "seconds_low", "seconds_high", "ratio", "ratio_low", "ratio_high")
 
 _TEXTS = ("commit", "env", *KEY, "status", "why", "dtype", "tier", "shape", "method")
 _NUMBERS = ("seconds", "seconds_low", "seconds_high", "peak_share", "trials", "world")
@@ -117,6 +120,11 @@ class Lane:
         order = order[~again]  # of two rows of one arm at one commit the one that comes last stays
         columns = {name: column[order] for name, column in _columns(frame, moments)} | {"at": at[order]}
         return cls(machine, env, frame.iloc[int(np.argmax(at))], commits, columns)
+
+    @functools.cached_property
+    def shown(self) -> Mapping[str, Floats]:
+        """The columns that charts draw, in the digits of a page."""
+        return {name: numbers(self.columns[name]) for name in DRAWN}
 
     @property
     def slug(self) -> str:

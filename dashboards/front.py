@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ci.history import words
-from ci.history.types import Direction, EventKind, HistoryEvent
+from ci.history.types import Direction, EventKind, HistoryEvent, SeriesKey
 from dashboards import charts, table
 from dashboards.events import SIGN, address
 from dashboards.files import natural, slug
@@ -101,7 +101,8 @@ def _elsewhere(events: Sequence[HistoryEvent], lane: Lane) -> str:
 
 def operators(site: Site, lane: Lane) -> Iterator[Piece]:
     """One row for each operator: the ratio of its headline case to the library, large; the speeds behind it, small."""
-    chosen = {kernel: headline_series(site, lane, kernel) for kernel in lane.cases}
+    regressed = {moved.key for event in site.history.events if is_regression(event) for moved in event.moved}
+    chosen = {kernel: headline_series(lane, kernel, regressed) for kernel in lane.cases}
     shown = {kernel: one for kernel, one in chosen.items() if one}
     ends = {kernel: _drawn_range(lane, one) for kernel, one in shown.items()}
     span = max([LEAST_SPAN, *(high / low for low, high in ends.values())])
@@ -119,32 +120,19 @@ def operators(site: Site, lane: Lane) -> Iterator[Piece]:
     yield Table(named, "every operator, by its headline case", columns, rows).piece(look="front")
 
 
-def headline_series(site: Site, lane: Lane, kernel: str) -> Series | None:
-    """Of our series of the pull-request tier (of all, if none is) that were measured lately, the one with the longest
-    history, then the fastest, of the backend that is declared first: what users get."""
+def headline_series(lane: Lane, kernel: str, regressed: Container[SeriesKey] = ()) -> Series | None:
+    """Of our series that were measured lately those that are slower and open, else those of the pull-request tier, else
+    all: of these the one with the longest history, then the fastest."""
     timed = [one for those in lane.cases[kernel].values() for one in those if len(one.good)]
     ours = [one for one in timed if not one.baseline] or timed
     if not ours:
         return None
-    at = lane.columns["at"]
+    at, tier = lane.columns["at"], lane.columns["tier"]
     newest = max(int(at[one.good[-1]]) for one in ours)
     ours = [one for one in ours if newest - at[one.good[-1]] <= RECENT]
-    ours = [one for one in ours if lane.columns["tier"][one.newest] == "pr"] or ours
-    names = {one.backend for one in ours}
-    if len(names) > 1:
-        first = next((name for name in declared_backends(site, lane, kernel, newest) if name in names), None)
-        ours = [one for one in ours if first in (None, one.backend)]
+    worse = [one for one in ours if SeriesKey(lane.machine, kernel, one.backend, one.case) in regressed]
+    ours = worse or [one for one in ours if tier[one.newest] == "pr"] or ours
     return max(ours, key=lambda one: (len(one.good), float(lane.columns["value"][one.good[-1]]), one.case))
-
-
-def declared_backends(site: Site, lane: Lane, kernel: str, at: int) -> Iterable[str]:
-    """The backends of an operator as its newest trial at a commit declares them, in that order."""
-    commit = lane.commits[at].hash
-    envs = lane.columns["env"][lane.columns["at"] == at]
-    trials = site.notes_of(lane.machine, commit, str(envs[-1])) if len(envs) else ()
-    sides = (side for one in reversed(trials) if one.operator == kernel for side in one.checkouts.values())
-    found = next((side.declaration for side in sides if side.recordable == commit and side.declaration), None)
-    return found.backends if found else ()
 
 
 def _recent(lane: Lane, series: Series) -> list[int]:

@@ -15,9 +15,9 @@ from ci.records import rates
 from ci.records.rates import Rate
 from ci.records.sustained import BesideRow
 from dashboards import charts, table
-from dashboards.charts import Option, numbers
+from dashboards.charts import Option
 from dashboards.events import address, moved_words
-from dashboards.files import natural, slug
+from dashboards.files import natural, rounded, slug
 from dashboards.frame import FEW_TRIALS, NAMES, RATIO, RECENT, UNITS, Lane, Series, Site, stretches
 from dashboards.table import Column, Piece, Table
 
@@ -198,7 +198,7 @@ def ratio_lines(
         cuts = np.flatnonzero(np.isin(rows["at"][part][1:], begins)) + 1
         for level in np.split(part, cuts) if len(cuts) else ():
             middle = float(np.exp(np.mean(np.log(rows["ratio"][level]))))
-            data = _aligned(places, rows["at"][level], middle)
+            data = _aligned(places, np.searchsorted(places, rows["at"][level]), rounded(middle))
             yield charts.level(series.backend, data, look["color"])
 
 
@@ -223,20 +223,20 @@ def _drawn(lane: Lane, series: Series, places: Sequence[int], name: str) -> Any:
 def _line(
     lane: Lane, name: str, part: Any, places: Sequence[int], look: Mapping[str, Any], columns: tuple[str, str, str]
 ) -> Option:
-    rows, at = lane.columns, lane.columns["at"][part]
+    shown, at = lane.shown, np.searchsorted(places, lane.columns["at"][part])
     value, low, high = columns
-    few = rows["trials"][part] < FEW_TRIALS
-    more: dict[str, Any] = {"hollow": np.searchsorted(places, at[few])} if few.any() else {}
-    if low and np.isfinite(rows[low][part][~few]).any():
-        ends = {"low": rows[low][part], "high": rows[high][part]}
+    few = lane.columns["trials"][part] < FEW_TRIALS
+    more: dict[str, Any] = {"hollow": at[few]} if few.any() else {}
+    if low and np.isfinite(shown[low][part][~few]).any():
+        ends = {"low": shown[low][part], "high": shown[high][part]}
         more |= {end: _aligned(places, at, np.where(few, np.nan, values)) for end, values in ends.items()}
-    return charts.line(name, _aligned(places, at, rows[value][part]), look, **more)
+    return charts.line(name, _aligned(places, at, shown[value][part]), look, **more)
 
 
 def _aligned(places: Sequence[int], at: Any, values: Any) -> Any:
-    """Values at some commits in the digits of a page, at the places of a chart; NaN where there is none."""
+    """Values at some of the places of a chart; NaN at the others."""
     aligned = np.full(len(places), np.nan)
-    aligned[np.searchsorted(places, at)] = numbers(values)
+    aligned[at] = values
     return aligned
 
 

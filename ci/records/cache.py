@@ -190,7 +190,9 @@ def write_rows(path: Path, rows: pa.Table) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not (ignored := path.parent / ".gitignore").exists():
             ignored.write_text("*\n")
-        pq.write_table(rows, draft, compression="zstd", write_page_checksum=True, use_dictionary=texts)
+        pq.write_table(
+            rows, draft, compression="lz4", write_page_checksum=True, use_dictionary=texts, write_statistics=False
+        )
         os.replace(draft, path)
     except OSError:
         with contextlib.suppress(OSError):

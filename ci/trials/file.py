@@ -23,6 +23,7 @@ from typing import Any
 
 import orjson
 
+from benchmarks import trial_file
 from benchmarks.shapes import Unfit, anything, items, one_of, record
 from ci.trials.trial import Trial
 
@@ -177,11 +178,11 @@ def parse(lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None 
     The same trial twice counts once.  known: trials by id of the lines before these; they are not given again.
     """
     trials, others = dict(known or {}), list[CauseLine | Rejected]()
-    shared: Sequence[Any] | None = None
+    shared: Shared | None = None
     for number, line in enumerate(lines, first):
         found = parse_line(line, number, shared) if line.strip() else None
         if isinstance(found, Shared):
-            shared = found.values
+            shared = found
         elif isinstance(found, Trial):
             if not same_results(found, trials.setdefault(found.id, found)):
                 why = f"the id {found.id} is that of an earlier trial with other results; the first one is used"
@@ -198,14 +199,22 @@ def parse(lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None 
 
 def same_results(one: Trial, other: Trial) -> bool:
     """Whether both hold the same cases and samples, whatever commit they were recorded as."""
-    return one.text == other.text or bool(orjson.loads(one.text)["cases"] == orjson.loads(other.text)["cases"])
+    return (
+        one is other
+        or one.text == other.text
+        or bool(orjson.loads(one.text)["cases"] == orjson.loads(other.text)["cases"])
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shared:
-    """What the lines after this one share: the first line of notes."""
+    """What the lines after this one share: the first line of notes.  packed: the same by id (`trial_file.check`)."""
 
     values: Sequence[Any]
+
+    @functools.cached_property
+    def packed(self) -> Mapping[int, bytes]:
+        return {id(value): trial_file.packed(value) for value in self.values}
 
 
 CAUSE = "ridgeline-cause"
@@ -219,9 +228,7 @@ class CauseLine:
     text: str
 
 
-def parse_line(
-    line: bytes, number: int = 1, shared: Sequence[Any] | None = None
-) -> Trial | CauseLine | Shared | Rejected:
+def parse_line(line: bytes, number: int = 1, shared: Shared | None = None) -> Trial | CauseLine | Shared | Rejected:
     """What one line holds, or what is wrong with it.  shared: what the lines before say that it shares with others."""
     if len(line) > LONGEST_LINE:
         why = f"{len(line) / 1e6:,.0f} MB long; a trial has at most {LONGEST_LINE / 1e6:,.0f} MB"
@@ -245,14 +252,16 @@ def parse_line(
         return Rejected(number, Fault.NOT_JSON, f"not JSON: {error}", line)
 
 
-def _read(data: Any, text: str, shared: Sequence[Any] | None) -> Trial | CauseLine | Shared:
+def _read(data: Any, text: str, shared: Shared | None) -> Trial | CauseLine | Shared:
     """By the format that a line says it has.  Raises Unfit."""
     kind = data.get("format") if isinstance(data, dict) else None
     if kind == NOTES:
         return Shared(shared_of(data))
     if kind == CAUSE:
         return CauseLine(text)
-    return Trial.of(*restored(data, text, shared)) if kind else Trial.of(data, text)
+    if kind and restored(data, shared):
+        return Trial.of(data, lambda: _restored_line(text, shared), shared and shared.packed)
+    return Trial.of(data, lambda: text)
 
 
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+("|\\?\Z)', re.DOTALL)
@@ -369,17 +378,20 @@ def shared_of(data: Any) -> Sequence[Any]:
     return shared
 
 
-def restored(data: Any, text: str, shared: Sequence[Any] | None) -> tuple[Any, str]:
-    """A trial line, as value and text, with the shared objects put back.  Raises Unfit where they are not known."""
+def restored(data: Any, shared: Shared | None) -> bool:
+    """Put the shared objects back into the value of a trial line; False where it has all.  Raises Unfit."""
     places = [(holder, field) for holder, field in _shareable(data) if type(holder.get(field)) is int]
     for holder, field in places:
-        if shared is None or not 0 <= holder[field] < len(shared):
+        if shared is None or not 0 <= holder[field] < len(shared.values):
             raise Unfit(field, holder[field], "an object, or the place of one in the first line of the notes")
-        holder[field] = shared[holder[field]]
-    return data, _line_of(data) if places else text
+        holder[field] = shared.values[holder[field]]
+    return bool(places)
 
 
-def _line_of(data: Any) -> str:
+def _restored_line(text: str, shared: Shared | None) -> str:
+    """A trial line with the shared objects in it."""
+    data = _value(text)
+    restored(data, shared)
     try:
         return orjson.dumps(data).decode()
     except TypeError:  # a number above 64 bits, a lone surrogate

@@ -14,7 +14,7 @@ import json
 import marshal
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -120,6 +120,9 @@ class Cost:
     hbm_bytes: int | None = None
     link_bytes: int | None = None
     payload_bytes: int | None = None
+
+
+COSTS = tuple(field.name for field in dataclasses.fields(Cost))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,11 +267,9 @@ def _declaration(packed: bytes) -> Declaration:
     data = marshal.loads(packed)
     costs, definitions = data.get("costs") or {}, data.get("case_yardsticks") or {}
     cases = {
-        name: dataclasses.replace(
-            built(DeclaredCase, {key: case[key] for key in case.keys() & {"name", "tier", "dtype", "world"}}),
-            cost=built(Cost, costs.get(name, {})),
-            definition=definitions.get(name),
-            shape=_shape(case),
+        name: DeclaredCase(
+            *(name, case.get("tier", ""), case.get("dtype", ""), case.get("world", 1)),
+            *(Cost(*map(costs.get(name, {}).get, COSTS)), definitions.get(name), _shape(case)),
         )
         for name, case in ((case["name"], case) for case in data["cases"])
     }
@@ -474,7 +475,7 @@ class CaseResult:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trial:
-    """One trial of one operator.  text: the line it was read from, without its newline.
+    """One trial of one operator.  line: makes its text.
 
     checkouts: by role.  number: in its session.  busy_share, measuring_s: of its loops.  heaps: by ranks.  faults: of
     its node.  regime: of trial_file.REGIMES.  sweep: its batch, None if of none.
@@ -494,16 +495,16 @@ class Trial:
     duration_s: float = 0.0
     measuring_s: float = 0.0
     busy_share: float | None = None
-    text: str = ""
+    line: Callable[[], str] = str
     faults: tuple[NodeFault, ...] = ()
     regime: str = trial_file.REGIMES[0]
     sweep: SweepBatch | None = None
     spent: Spent | None = None
 
     @classmethod
-    def of(cls, data: Any, text: str = "") -> Trial:
-        """From the JSON value of a line.  Raises Unfit."""
-        declared = trial_file.check(data)
+    def of(cls, data: Any, line: Callable[[], str] = str, packed: Mapping[int, bytes] | None = None) -> Trial:
+        """From the JSON value of a line.  line: makes its text.  packed: see `trial_file.check`.  Raises Unfit."""
+        declared = trial_file.check(data, packed or {})
         return cls(
             data["id"],
             data["session"],
@@ -519,12 +520,17 @@ class Trial:
             float(data.get("duration_s") or 0.0),
             float(data.get("measuring_s") or 0.0),
             data.get("busy_share"),
-            text,
+            line,
             faults_of(data.get("preflight") or {}),
             regime=(data.get("protocol") or {}).get("regime", trial_file.REGIMES[0]),
             sweep=SweepBatch.of(data),
             spent=Spent.of(data.get("spent_s"), data.get("ahead_s"), data.get("side_by_side")),
         )
+
+    @property
+    def text(self) -> str:
+        """The line it was read from, without its newline."""
+        return self.line()
 
     @property
     def order(self) -> tuple[str, str, int, str]:
@@ -594,7 +600,7 @@ class Trial:
         for role in commits.keys() & data["trees"].keys():
             data["trees"][role]["recorded_as"] = commits[role]
         checkouts = {r: dataclasses.replace(c, named=commits.get(r, c.named)) for r, c in self.checkouts.items()}
-        return dataclasses.replace(self, checkouts=checkouts, text=json.dumps(data))
+        return dataclasses.replace(self, checkouts=checkouts, line=functools.partial(json.dumps, data))
 
 
 def _arms(trial: Trial, case: str) -> Mapping[tuple[str, str], Arm]:

@@ -167,7 +167,7 @@ def changed(line: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 def parsed(line: Mapping[str, Any]) -> Trial:
     """The line as readers see it."""
-    return Trial.of(line, json.dumps(line))
+    return Trial.of(line, lambda: json.dumps(line))
 
 
 def write(path: Path, *lines: Mapping[str, Any]) -> Path:

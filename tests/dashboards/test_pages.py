@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from ci.history.types import Direction, EventState
+from ci.history.types import Direction, EventState, SeriesKey
 from ci.records import store
 from ci.records.ledger import base_of
 from dashboards import cases, compare, events, front, kernel, scaling, studies
@@ -61,6 +61,16 @@ def test_every_operator_has_one_row_and_its_axis_the_scale_of_all(site: Site) ->
     assert [row[0][0] for row in table["rows"]] == ["all_gather", "gemm", "gemm_all_scatter", "rms_norm", "softmax"]
     axes = [chart["units"][0][1]["yAxis"] for row in table["rows"] for chart in row[1:2] if chart]
     assert len({round(axis["max"] / axis["min"], 2) for axis in axes}) == 1
+
+
+def test_the_row_of_an_operator_shows_what_is_slower_and_open(site: Site) -> None:
+    lane = next(lane for lane in site.lanes if lane.machine == MI300X)
+    worse = [moved.key for event in site.history.events if front.is_regression(event) for moved in event.moved]
+    assert worse
+    for key in (key for key in worse if key.machine == MI300X):
+        shown = front.headline_series(lane, key.kernel, worse)
+        assert shown
+        assert SeriesKey(MI300X, shown.kernel, shown.backend, shown.case) in worse
 
 
 def test_two_lines_of_a_chart_differ_in_colour_and_dash(site: Site) -> None:

@@ -239,7 +239,7 @@ def test_the_same_trial_twice_counts_once_and_other_results_under_its_id_are_a_c
 def test_a_file_that_grows_is_parsed_line_by_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, parses = tmp_path / "trials.jsonl", []
     check = trial_file.check
-    monkeypatch.setattr(trial_file, "check", lambda line: (parses.append(line["id"]), check(line))[1])
+    monkeypatch.setattr(trial_file, "check", lambda line, *more: (parses.append(line["id"]), check(line, *more))[1])
     log = Followed(file)
     assert log.read().trials == ()
     for number in range(4):
