@@ -271,13 +271,13 @@ def edges() -> list[int]:
     ]
 
 
-def operands(random: np.random.Generator, count: int, words: int, kind: str = "") -> Any:
+def operands(random: np.random.RandomState, count: int, words: int, kind: str = "") -> Any:
     """Random registers [words, count]: a quarter edges, the others numbers of all sizes, small integers and bits."""
-    choose = random.integers(0, 4, count)
-    result = random.integers(0, 1 << 32, (words, count)).astype(np.uint32)
+    choose = random.randint(0, 4, count)
+    result = random.randint(0, 1 << 32, (words, count), np.uint32)
     result[:, choose == 0] = random.choice(np.array(edges(), np.uint32), (words, int((choose == 0).sum())))
     some = choose == 1
-    numbers = random.standard_normal(int(some.sum())) * 2.0 ** random.integers(-12, 13, int(some.sum()))
+    numbers = random.standard_normal(int(some.sum())) * 2.0 ** random.randint(-12, 13, int(some.sum()))
     if words == 2 and kind == "F64":
         special = np.array(
             [
@@ -303,7 +303,7 @@ def operands(random: np.random.Generator, count: int, words: int, kind: str = ""
                 65520,
             ]
         )
-        numbers = np.where(random.integers(0, 2, len(numbers)), numbers, random.choice(special, len(numbers)))
+        numbers = np.where(random.randint(0, 2, len(numbers)), numbers, random.choice(special, len(numbers)))
         result[:, some] = numbers.view(np.uint32).reshape(-1, 2).T
     elif kind.endswith("16") or kind == "":
         result[:, some] = numbers.astype(np.float16).view(np.uint16).astype(np.uint32) * np.uint32(0x10001)
@@ -325,7 +325,7 @@ class State:
 
 def before(case: Case, waves: int, seed: int) -> State:
     """Registers with operands for an instruction; some lanes of every other wave are inactive."""
-    random = np.random.default_rng([seed, *case.name.encode()])
+    random = np.random.RandomState([seed, *case.name.encode()])  # whose numbers no version of numpy changes
     s, v = np.zeros((128, waves), np.uint32), np.zeros((512, waves, LANES), np.uint32)
     for field, first in SOURCES.items():
         if field in case.inst.operands or field.removeprefix("v") in case.inst.operands:
@@ -333,15 +333,27 @@ def before(case: Case, waves: int, seed: int) -> State:
             v[first : first + words] = operands(random, waves * LANES, words, kind).reshape(words, waves, LANES)
             s[first : first + words] = operands(random, waves, words, kind)
     if case.name.startswith("V_DIV_") and case.name[6:11] != "FMAS_":
-        related = random.integers(1, 3, (waves, LANES)) * 10 + 10  # a numerator or denominator, as in a division
+        related = random.randint(1, 3, (waves, LANES)) * 10 + 10  # a numerator or denominator, as in a division
         for word in range(case.words("src0")):
             v[10 + word] = np.where(related == 20, v[20 + word], v[30 + word])
     v[TARGET : TARGET + 4] = operands(random, waves * LANES, 4).reshape(4, waves, LANES)
     for first in (TARGET, TARGET + 1, SECOND, SECOND + 1, MASK, MASK + 1, VCC, VCC + 1):
-        s[first] = operands(random, waves, 1)[0] if first < MASK else random.integers(0, 1 << 32, waves)
+        s[first] = operands(random, waves, 1)[0] if first < MASK else random.randint(0, 1 << 32, waves, np.uint32)
     s[EXEC : EXEC + 2] = 0xFFFFFFFF
-    s[EXEC : EXEC + 2, 1::2] = random.integers(0, 1 << 32, (2, waves // 2))
-    return State(s, v, random.integers(0, 2, waves).astype(np.bool_))
+    s[EXEC : EXEC + 2, 1::2] = random.randint(0, 1 << 32, (2, waves // 2), np.uint32)
+    return State(s, v, random.randint(0, 2, waves).astype(np.bool_))
+
+
+CHANGED = (*range(TARGET, TARGET + 4), SECOND, SECOND + 1, VCC, VCC + 1, EXEC, EXEC + 1)
+"""Scalar registers that some instruction changes."""
+
+
+def answer(case: Case, given: State, after: State) -> Any:
+    """All that an instruction changes, as 32-bit words: result, scalar registers, SCC and first source, by exclusive or
+    with what they were."""
+    places = [*range(TARGET, TARGET + case.words("vdst")), 10]
+    apart = [given.v[places] ^ after.v[places], given.s[list(CHANGED)] ^ after.s[list(CHANGED)], given.scc ^ after.scc]
+    return np.concatenate([one.astype(np.uint32).reshape(-1) for one in apart])
 
 
 def moved(case: Case, place: int) -> Case:
