@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import reached
 from tests.standins.slurm import cluster_of_all, own_cluster, slurm_cluster
@@ -33,6 +34,10 @@ if any(path for name in ("kfd", "nvidia[0-9]*") for path in Path("/dev").glob(na
 # Several processes share the cores.  A thread that finds none free spins while it waits for the others, which costs up
 # to six times the seconds of the work itself (libgomp); set before anything imports torch or numpy.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 # A test that measures waits for nobody: each process of the tests has a machine of its own.
 LOCKS = os.environ["RIDGELINE_LOCKS"] = tempfile.mkdtemp(prefix="ridgeline-locks-")

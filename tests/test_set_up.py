@@ -161,9 +161,10 @@ def pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Index]:
 
 @pytest.fixture
 def cpu_builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    """What stands in for PyTorch's index of CPU builds."""
+    """What stands in for PyTorch's index of CPU builds; pip may take its time on a busy machine."""
     index = Index(torch=["2.10.0+cpu", "2.14.0+cpu", f"{dotted(BEYOND_TORCH)}.0+cpu"])
     monkeypatch.setattr(set_up, "CPU_INDEX", index.url)
+    monkeypatch.setattr(set_up, "CPU_ANSWER_S", set_up.ANSWER_S)
     yield index
     index.end()
 

@@ -56,7 +56,7 @@ def test_quantising_takes_the_nearest_value_and_ties_to_the_even_code():
 
 
 @given(seed=st.integers(0, 10**6), power=st.integers(-100, 100))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_quantising_keeps_within_half_a_step(seed, power):
     values = torch.randn(4, 64, generator=torch.Generator().manual_seed(seed)) * 2.0**power
     packed, scales = formats.quantise(values)
@@ -131,7 +131,7 @@ def test_large_scales_are_moved_into_the_factor():
     block=st.sampled_from([16, 32]),
     seed=st.integers(0, 999),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_pair_is_sorted_once_into_a_block_of_its_expert(tokens, experts, topk, block, seed):
     generator = torch.Generator().manual_seed(seed)
     topk = min(topk, experts)

@@ -30,7 +30,7 @@ def slow_words(packed, blocks):
 
 
 @given(seed=st.integers(0, 10**6), depth=st.sampled_from([32, 160, 256, 288, 512]))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_every_lane_finds_its_codes_and_scales(seed, depth):
     generator = torch.Generator().manual_seed(seed)
     packed = torch.randint(0, 256, (32, depth // 2), generator=generator).to(torch.uint8)
@@ -142,7 +142,7 @@ def registers_after(text, values):
 
 
 @given(first=st.integers(0, 2**32 - 1), second=st.integers(0, 2**32 - 1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_ptx_decodes_pairs_as_the_layout_says(first, second):
     from kernels.moe_gemm2_mxfp4 import streamed_asm
 
