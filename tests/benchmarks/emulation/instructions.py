@@ -1,4 +1,4 @@
-"""One instruction by itself, for the tests: encoded, run by the executor, and run by AMD's pseudocode.
+"""One instruction by itself, for the tests: encoded, and run by the executor.
 
 Registers: sources in 10, 20 and 30 (scalar ones in s, vector ones in v), the result in 40, a second scalar result in
 s[50:51], a mask in s[60:61].
@@ -10,6 +10,7 @@ import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,21 +19,11 @@ from benchmarks.emulation.code_object import KernelCode
 from benchmarks.emulation.machine import Machine
 from benchmarks.emulation.operands import Unknown
 from benchmarks.emulation.waves import EXEC, LANES, VCC, Memory, Waves
-from tests.benchmarks.emulation import pseudocode
-from tests.benchmarks.emulation.pseudocode import Value
 
 SOURCES = {"src0": 10, "vsrc0": 10, "ssrc0": 10, "src1": 20, "vsrc1": 20, "ssrc1": 20, "src2": 30}
 TARGET, SECOND, MASK, SCALAR, VECTOR = 40, 50, 60, 0, 256
 MASKED = ("V_CNDMASK_B32", "V_ADDC_CO_U32", "V_SUBB_CO_U32", "V_SUBBREV_CO_U32")
 """Third operand: a mask with a bit per lane."""
-
-WHOLE_WAVE = (
-    "V_READFIRSTLANE_B32",
-    "V_READLANE_B32",
-    "V_WRITELANE_B32",
-    "V_PERMLANE16_SWAP_B32",
-    "V_PERMLANE32_SWAP_B32",
-)
 
 
 @dataclass(frozen=True)
@@ -348,12 +339,24 @@ CHANGED = (*range(TARGET, TARGET + 4), SECOND, SECOND + 1, VCC, VCC + 1, EXEC, E
 """Scalar registers that some instruction changes."""
 
 
-def answer(case: Case, given: State, after: State) -> Any:
-    """All that an instruction changes, as 32-bit words: result, scalar registers, SCC and first source, by exclusive or
-    with what they were."""
-    places = [*range(TARGET, TARGET + case.words("vdst")), 10]
-    apart = [given.v[places] ^ after.v[places], given.s[list(CHANGED)] ^ after.s[list(CHANGED)], given.scc ^ after.scc]
-    return np.concatenate([one.astype(np.uint32).reshape(-1) for one in apart])
+@functools.cache
+def answers(arch: str) -> dict[str, Any]:
+    """What the pseudocode changes, by the case; of gfx950 only what gfx942 lacks, or what differs there."""
+    with np.load(Path(__file__).with_name("pseudocode.npz")) as written:
+        words = np.split(written[f"{arch} words"], np.cumsum(written[f"{arch} lengths"])[:-1])
+        return dict(zip(written[f"{arch} cases"].tolist(), words, strict=True))
+
+
+def after_pseudocode(case: Case, given: State, words: Any) -> State:
+    """Registers after an instruction, from its words in `answers`: result, first source, scalar registers and SCC, each
+    by exclusive or with what it was."""
+    after = State(given.s.copy(), given.v.copy(), given.scc.copy())
+    places, waves = [*range(TARGET, TARGET + case.words("vdst")), 10], len(given.scc)
+    vector, scalar = len(places) * waves * LANES, len(CHANGED) * waves
+    after.v[places] ^= words[:vector].reshape(len(places), waves, LANES)
+    after.s[list(CHANGED)] ^= words[vector : vector + scalar].reshape(len(CHANGED), waves)
+    after.scc ^= words[vector + scalar :].astype(np.bool_)
+    return after
 
 
 def moved(case: Case, place: int) -> Case:
@@ -372,181 +375,6 @@ def by_executor(case: Case, given: State, arch: str) -> State:
     state = Waves(0, given.s.copy(), given.v.copy(), given.scc.copy(), ids)
     _machine(case, waves, arch).run(state)
     return State(state.s, state.v, state.scc)
-
-
-def _pair(registers: Any, first: int) -> int:
-    return int(registers[first]) | int(registers[first + 1]) << 32
-
-
-def _wide(registers: Any, first: int, words: int) -> int:
-    return sum(int(registers[first + word]) << 32 * word for word in range(words))
-
-
-def _set(registers: Any, first: int, value: int, words: int) -> None:
-    for word in range(words):
-        registers[first + word] = value >> 32 * word & 0xFFFFFFFF
-
-
-def _source(case: Case, field: str, index: int, bits: int) -> Value:
-    """An operand with its modifiers, as the pseudocode finds it in S0, S1, S2."""
-    kind, words = case.format(field), case.words(field)
-    width = 16 if kind.endswith("16") and not kind.startswith("PK") else 32 * words
-    if width == 16 and case.form == "VOP3":
-        bits = bits >> (16 * (case.opsel >> index & 1)) & 0xFFFF
-    if case.form == "VOP3P":
-        if case.neg >> index & 1:
-            bits ^= 0x80000000 if words == 2 else 0x8000
-    elif "BITOP3" not in case.name:
-        if case.absolute >> index & 1:
-            bits &= ~(1 << width - 1)
-        if case.neg >> index & 1:
-            bits ^= 1 << width - 1
-    return Value("B", 32 * words, bits)
-
-
-def by_pseudocode(case: Case, given: State, arch: str, lanes: int = LANES) -> State:
-    """What AMD's pseudocode makes of it, in the first lanes of each wave.  Unreadable if it cannot be read."""
-    program = pseudocode.program(case.name)
-    text = pseudocode.texts()[case.name]
-    after = State(given.s.copy(), given.v.copy(), given.scc.copy())
-    scalar = case.form.startswith("SOP")
-    masked = case.name in MASKED and case.form.startswith("VOP3")
-    flags_at = SECOND if case.form == "VOP3SD" else VCC
-    compares = "D0.u64[laneId]" in text
-    for wave in range(len(given.scc)):
-        s, v = given.s[:, wave], given.v[:, wave]
-        mask = _pair(s, EXEC)
-        scope: dict[str, Any] = {
-            "arch": arch,
-            "modes": {
-                "IEEE": Value("U", 1, 1),
-                "OMOD": Value("U", 2, 0),
-                "ABS": Value("U", 3, case.absolute),
-                "NEG": Value("U", 3, case.neg),
-            },
-            "WAVE_MODE": Value("U", 32, 0),
-            "INST": Value("U", 32, 0),
-            "ROUND_MODE": Value("U", 2, 0),
-            "OPSEL": Value("U", 4, case.opsel),
-            "OPSEL_HI": Value("U", 3, 7),
-            "S": [],
-            "SDWA_SRC0_SEL": Value("U", 3, 0),
-            "SIMM32": Value("U", 32, getattr(case.inst, "literal", 0)),
-            "SRC0": Value("U", 32, 10),
-            "VDST": Value("U", 32, TARGET),
-            "SCC": Value("U", 1, int(given.scc[wave])),
-            "EXEC": Value("U", 64, mask),
-            "VCC": Value("U", 64, _pair(s, MASK if masked else VCC)),
-        }
-        if scalar:
-            _scalar(case, program, scope, s, after, wave)
-            continue
-        results = Value("B", 64, 0)
-        for lane in range(lanes):
-            whole = case.name in WHOLE_WAVE
-            if whole and lane:
-                break
-            if not whole and not mask >> lane & 1:
-                continue
-            scope["laneId"] = Value("U", 32, lane)
-            for index, field in enumerate(("src0", "src1", "src2")):
-                name = field if field in case.inst.operands else f"v{field}"
-                if name in case.inst.operands or field in case.inst.operands:
-                    first = SOURCES[field]
-                    is_scalar = getattr(case.inst, field, None) is not None and getattr(case.inst, field).offset < 256
-                    bits = _wide(s if is_scalar else v[:, lane], first, case.words(name))
-                    scope[f"S{index}"] = _source(case, name, index, bits)
-            scope["D0"] = (
-                results
-                if compares
-                else scope["S0"]
-                if case.name.startswith("V_DIV_SCALE")
-                else Value("B", 32 * case.words("vdst"), _wide(v[:, lane], TARGET, case.words("vdst")))
-            )
-            scope["S"] = [scope[name] for name in ("S0", "S1", "S2") if name in scope]
-            if "VGPR" in text:
-                scope["VGPR"] = [
-                    [Value("B", 32, int(v[register, each])) for register in range(44)] if each == lane or whole else []
-                    for each in range(LANES)
-                ]
-            scope["D1"] = Value("B", 1, 0)
-            before_flags = scope["VCC"]
-            program.run(scope)
-            if compares:
-                results = scope["D0"]
-            elif whole:
-                _whole(case, scope, after, wave)
-            else:
-                _set(
-                    after.v[:, wave, lane],
-                    TARGET,
-                    _result(case, scope, _wide(v[:, lane], TARGET, case.words("vdst"))),
-                    case.words("vdst"),
-                )
-            if case.name == "V_SWAP_B32":
-                after.v[10, wave, lane] = scope["S0"].bits
-            if case.name.startswith("V_DIV_SCALE"):
-                bit = scope["VCC"].bits & 1
-                scope["VCC"] = Value("U", 64, before_flags.bits & ~(1 << lane) | bit << lane)
-            if case.name.startswith("V_MAD_U64") or case.name.startswith("V_MAD_I64"):
-                scope["VCC"] = Value("U", 64, before_flags.bits & ~(1 << lane) | (scope["D1"].bits & 1) << lane)
-        _set(after.s[:, wave], EXEC, scope["EXEC"].bits & mask, 2)
-        if compares:
-            _set(after.s[:, wave], VCC if case.form == "VOPC" else TARGET, results.bits, 2)
-        elif "_CO_" in case.name or case.form == "VOP3SD":
-            _set(after.s[:, wave], flags_at, scope["VCC"].bits & mask, 2)
-    return after
-
-
-def _scalar(case: Case, program: Any, scope: dict[str, Any], s: Any, after: State, wave: int) -> None:
-    words = case.words("sdst")
-    for index, field in enumerate(("ssrc0", "ssrc1")):
-        if hasattr(case.inst, field):
-            scope[f"S{index}"] = Value("B", 32 * case.words(field), _wide(s, SOURCES[field], case.words(field)))
-    scope["D0"] = Value("B", 32 * words, _wide(s, TARGET, words))
-    if case.form == "SOPK":
-        immediate = Value("B", 16, case.inst.simm16)
-        scope["S1" if "CMPK" in case.name else "S0"] = immediate
-        if "CMPK" in case.name:
-            scope["S0"] = scope["D0"]
-    program.run(scope)
-    if case.form != "SOPC" and "CMPK" not in case.name:
-        _set(after.s[:, wave], TARGET, scope["D0"].bits, words)
-    after.scc[wave] = bool(scope["SCC"].bits & 1)
-    _set(after.s[:, wave], EXEC, scope["EXEC"].bits, 2)
-
-
-def _whole(case: Case, scope: dict[str, Any], after: State, wave: int) -> None:
-    if "READ" in case.name:
-        after.s[TARGET, wave] = scope["D0"].bits & 0xFFFFFFFF
-        return
-    for lane, registers in enumerate(scope["VGPR"]):
-        after.v[TARGET, wave, lane] = registers[TARGET].bits
-        after.v[10, wave, lane] = registers[10].bits
-
-
-def _result(case: Case, scope: dict[str, Any], old: int) -> int:
-    """Bits of the destination: a result of 16 bits clears the others, or with opsel is the upper half."""
-    if "VGPR[laneId][VDST" in pseudocode.texts()[case.name]:
-        return int(scope["VGPR"][scope["laneId"].bits][TARGET].bits)
-    bits, kind = (scope["D"] if "D" in scope else scope["D0"]).bits, case.format("vdst")
-    if kind.endswith("16") and not kind.startswith("PK") and case.form != "VOP3P":
-        if case.name.startswith("V_CVT_SCALEF32_F16"):  # as with the other formats, the other half stays
-            return old & 0xFFFF0000 | bits & 0xFFFF
-        bits = _clamped(case, kind, bits & 0xFFFF)
-        return bits << 16 | old & 0xFFFF if case.opsel >> 3 & 1 else bits
-    return _clamped(case, kind, bits & (1 << 32 * case.words("vdst")) - 1)
-
-
-def _clamped(case: Case, kind: str, bits: int) -> int:
-    if not case.clamp or kind[0] != "F":
-        return bits
-    value = Value("F", int(kind[1:]), bits)
-    one = pseudocode.encoded(0, pseudocode.Fraction(1), "F", value.width)
-    what, sign, magnitude = pseudocode.decoded(value)
-    if what == "nan" or (sign and (magnitude or what == "inf")):
-        return 0
-    return int(one.bits) if what == "inf" or magnitude > 1 else bits
 
 
 def distance(case: Case, ours: Any, theirs: Any) -> Any:

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks.emulation.code_object import KernelCode
 from benchmarks.emulation.machine import Machine
 from benchmarks.emulation.operands import Unknown
 from benchmarks.emulation.waves import EXEC, LANES, Memory, Waves
-from tests.benchmarks.emulation import pseudocode
-from tests.benchmarks.emulation.pseudocode import Value
 
 NAME = re.compile(
     r"V_MFMA_(?P<scale>SCALE_)?(?P<out>F32|I32|F64)_(?P<m>\d+)X\d+X(?P<k>\d+)_((?P<b>\d+)B_)?(?P<types>[A-Z0-9_]+)$"
@@ -32,6 +31,18 @@ WIDTH = {
     "FP6": 6,
     "BF6": 6,
     "FP4": 4,
+}
+INTEGERS = {8: torch.uint8, 16: torch.uint16, 32: torch.uint32, 64: torch.uint64}
+FLOATS = {
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F32": torch.float32,
+    "XF32": torch.float32,
+    "F64": torch.float64,
+}
+SMALL = {
+    "gfx942": {"FP8": torch.float8_e4m3fnuz, "BF8": torch.float8_e5m2fnuz},
+    "gfx950": {"FP8": torch.float8_e4m3fn, "BF8": torch.float8_e5m2},
 }
 CODES = {"FP8": 0, "BF8": 1, "FP6": 2, "BF6": 3, "FP4": 4}
 A, B, C, D = 10, 20, 64, 128
@@ -55,15 +66,12 @@ def value(bits: int, kind: str, arch: str) -> float:
         exponent, fraction = bits >> fraction_bits & (1 << exponent_bits) - 1, bits & (1 << fraction_bits) - 1
         size = (fraction + (exponent > 0) * 2**fraction_bits) * 2.0 ** (max(exponent, 1) - bias - fraction_bits)
         return -size if bits >> 5 else size
-    if kind in ("FP8", "BF8", "FP4"):
-        wide = pseudocode.from_small_float(Value(kind, WIDTH[kind], bits), arch)
-    else:
-        if kind == "XF32":  # 10 bits of fraction, to nearest even
-            bits = (bits + 0xFFF + (bits >> 13 & 1)) & 0xFFFFE000
-        wide = Value("BF" if kind == "BF16" else "F", WIDTH[kind], bits)
-    what, sign, magnitude = pseudocode.decoded(wide)
-    size = float("nan") if what == "nan" else float("inf") if what == "inf" else float(magnitude)
-    return -size if sign else size
+    if kind == "FP4":
+        return (0, 0.5, 1, 1.5, 2, 3, 4, 6)[bits & 7] * (-1.0 if bits >> 3 else 1.0)
+    if kind == "XF32":  # 10 bits of fraction, to nearest even
+        bits = (bits + 0xFFF + (bits >> 13 & 1)) & 0xFFFFE000
+    dtype = SMALL[arch].get(kind) or FLOATS[kind]
+    return float(torch.tensor([bits], dtype=INTEGERS[WIDTH[kind]]).view(dtype).double())
 
 
 def source_place(
