@@ -145,7 +145,7 @@ def _against(
 ) -> live.Outcome:
     """Times of both sides and, where their kernels differ, the code they compile to."""
     found = reach.of_checkouts(*checkouts)
-    reach.refuse_unknown(plan, found)
+    reach.refuse_unknown(plan, found, project.layout(checkouts[-1].path).renamed)
     part = reach.narrowed(plan, found) if reach.left_out(plan, found) and not all_cases else plan
     if not (all_cases or found.nothing or found.unknown):
         rows = with_changed_rows(reach.narrowed(plan, found), found, checkouts, err_console())

@@ -103,8 +103,9 @@ def compare(
     base = under_current_names(base, renamed or {})
     order = {verdict: rank for rank, verdict in enumerate(CodeVerdict)}
     counted = counted_cases(base) & counted_cases(head)
-    hidden = set(base.broken) - set(head.broken)  # what base has in them is not known
-    absent = Status.UNIMPORTED if hidden else Status.MISSING
+    broken = (set(base.broken) - set(head.broken), set(head.broken) - set(base.broken))  # what is in them is not known
+    of_base, of_head = (Status.UNIMPORTED if modules else Status.MISSING for modules in broken)
+    absent = of_base, of_head
     found = [
         _difference(sides, cases, policy, counted, absent)
         for sides, cases in pairs(base, head)
@@ -122,7 +123,7 @@ def compare(
 
 def _lost_modules(base: CompiledTree, head: CompiledTree) -> str:
     """A sentence on the modules that base could import and head cannot; their kernels would only seem gone."""
-    lost = [f"{module} ({why})" for module, why in head.broken.items() if module not in base.broken]
+    lost = [module for module in head.broken if module not in base.broken]
     return f"Modules with kernels can no longer be imported: {', '.join(lost)}." if lost else ""
 
 
@@ -234,7 +235,7 @@ def _difference(
     cases: tuple[str, ...],
     policy: IsaPolicy,
     counted: Container[tuple[str, str, str, str]],
-    absent: Status,
+    absent: tuple[Status, Status],
 ) -> Difference:
     base, head = sides
     known = head or base
@@ -245,7 +246,11 @@ def _difference(
 
 
 def _launched(
-    base: ExecutedLaunch | None, head: ExecutedLaunch | None, cases: tuple[str, ...], policy: IsaPolicy, absent: Status
+    base: ExecutedLaunch | None,
+    head: ExecutedLaunch | None,
+    cases: tuple[str, ...],
+    policy: IsaPolicy,
+    absent: tuple[Status, Status],
 ) -> Difference:
     """What two launches execute: the counts of an emulator, without noise."""
     known = head or base
@@ -256,10 +261,14 @@ def _launched(
 
 
 def _compare_launches(
-    base: ExecutedLaunch | None, head: ExecutedLaunch | None, policy: IsaPolicy, absent: Status
+    base: ExecutedLaunch | None, head: ExecutedLaunch | None, policy: IsaPolicy, absent: tuple[Status, Status]
 ) -> Decided:
-    of_base = LAUNCH_STATUS[base.status] if base else absent
-    decided = verdict_of_states(of_base, LAUNCH_STATUS[head.status] if head else Status.MISSING)
+    of_base, of_head = absent
+    of_base, of_head = (
+        LAUNCH_STATUS[base.status] if base else of_base,
+        LAUNCH_STATUS[head.status] if head else of_head,
+    )
+    decided = verdict_of_states(of_base, of_head)
     if decided is Open.TIMES and base and head:
         if base.at != head.at:
             return CodeVerdict.CHANGED, (CodeFinding("execute", f"executed in {head.at}, not {base.at}", judged=False),)
@@ -268,8 +277,8 @@ def _compare_launches(
             return CodeVerdict.SAME, ()
         return CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found
     verdict = CodeVerdict.SAME if isinstance(decided, Open) else CodeVerdict(decided)
-    sides = (("", head), ("base ", base)) if head else ()
-    failed = next(((side, one) for side, one in sides if one and one.counts is None), None)
+    named = (("", head), ("base ", base)) if head else ()
+    failed = next(((side, one) for side, one in named if one and one.counts is None), None)
     if failed is None:
         return verdict, ()
     side, launch = failed
@@ -295,15 +304,20 @@ TEXT = {
 }
 
 
-def _by_states(base: CompiledEntry | None, head: CompiledEntry | None, absent: Status) -> Verdict | Open:
-    """What the states of both sides decide.  absent: why base lacks what it lacks."""
-    return verdict_of_states(STATUS[base.status] if base else absent, STATUS[head.status] if head else Status.MISSING)
+def _by_states(base: CompiledEntry | None, head: CompiledEntry | None, absent: tuple[Status, Status]) -> Verdict | Open:
+    """What the states of both sides decide.  absent: why base, and head, lacks what it lacks."""
+    of_base, of_head = absent
+    return verdict_of_states(STATUS[base.status] if base else of_base, STATUS[head.status] if head else of_head)
 
 
 def _decide(
-    base: CompiledEntry | None, head: CompiledEntry | None, policy: IsaPolicy, counted: bool, absent: Status
+    base: CompiledEntry | None,
+    head: CompiledEntry | None,
+    policy: IsaPolicy,
+    counted: bool,
+    absent: tuple[Status, Status],
 ) -> Decided:
-    """The verdict on one configuration and what led to it.  absent: why base lacks what it lacks."""
+    """The verdict on one configuration and what led to it.  absent: why base, and head, lacks what it lacks."""
     decided = _by_states(base, head, absent)
     if decided is Open.TIMES and base and head:
         if base.emitted.hash == head.emitted.hash:
@@ -321,7 +335,8 @@ def _decide(
         return verdict, (
             CodeFinding("compile", f"{TEXT[head.status]}: {head.why}", judged=verdict is CodeVerdict.BROKEN),
         )
-    return verdict, ()
+    lost = CodeFinding("compile", "head does not import", judged=True)
+    return verdict, (lost,) * (verdict is CodeVerdict.BROKEN)
 
 
 def _overall(differences: Sequence[Difference], head: CompiledTree) -> CodeVerdict:
@@ -329,12 +344,10 @@ def _overall(differences: Sequence[Difference], head: CompiledTree) -> CodeVerdi
     for verdict in (CodeVerdict.BROKEN, CodeVerdict.SLOWER):
         if verdict in said:
             return verdict
-    compared = said & {CodeVerdict.CHANGED, CodeVerdict.SAME}
-    undecided = (d for d in differences if d.verdict is CodeVerdict.CANNOT_TELL)
-    unknown = any(d.base is None or d.head is None or d.head.code is not None for d in undecided)
-    if unknown or head.failures or not compared:
-        return CodeVerdict.NEW if said == {CodeVerdict.NEW} and not head.failures else CodeVerdict.CANNOT_TELL
-    return CodeVerdict.CHANGED if CodeVerdict.CHANGED in said else CodeVerdict.SAME
+    passing = [one for one in (CodeVerdict.CHANGED, CodeVerdict.SAME, CodeVerdict.NEW) if one in said]
+    only_new = passing == [CodeVerdict.NEW] and CodeVerdict.GONE in said
+    undecided = CodeVerdict.CANNOT_TELL in said or bool(head.failures)
+    return CodeVerdict.CANNOT_TELL if undecided or only_new or not passing else passing[0]
 
 
 def _why(verdict: CodeVerdict, differences: Sequence[Difference]) -> str:

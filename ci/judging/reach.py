@@ -18,7 +18,7 @@ from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
 from ci.judging.types import Judgement, Verdict
 from ci.trials.trial import Trial
-from kernels.project import FILES, Layout, current_name, layout
+from kernels.project import FILES, Layout, current_name, layout, unknown_new_name
 
 
 @functools.lru_cache(maxsize=4)
@@ -32,9 +32,14 @@ def of_commits(root: Path, base: str, head: str) -> Reach:
     return compared(*trees_of(root, (base, head)))
 
 
-def refuse_unknown(plan: MeasurePlan, reach: Reach) -> None:
-    """MeasureError for the name of an operator that neither side declares, before anything is compiled or imported."""
+def refuse_unknown(plan: MeasurePlan, reach: Reach, renamed: Mapping[str, str]) -> None:
+    """MeasureError for the name of an operator that neither side declares, or that head's settings give and head does
+    not declare, before anything is compiled or imported."""
     known = sorted({*reach.same, *reach.differing})
+    of_head = {name: () for name in known if name not in reach.gone}
+    kernels = {old: new for old, new in renamed.items() if "/" not in old}
+    if of_head and not reach.unknown and (why := unknown_new_name(kernels, of_head)):
+        raise MeasureError(why)
     for name in plan.kernels if known and not reach.unknown else ():
         if name not in known:
             raise MeasureError(f"no kernel {name!r}; known: {', '.join(known)}")

@@ -52,7 +52,7 @@ def compared(
     console = err_console()
     rules = dataclasses.replace(rules, renamed=project.layout(checkouts[-1].path).renamed)
     found = reach.of_checkouts(*checkouts)
-    reach.refuse_unknown(plan, found)
+    reach.refuse_unknown(plan, found, rules.renamed)
     if all_cases or plan.pythons or plan.knobs:
         outcome = live.compare(checkouts, plan, rules, machine_kind(), file, console)
         unsure = reach.doubts(dataclasses.replace(plan, kernels=()), found, checkouts, outcome.file.trials)

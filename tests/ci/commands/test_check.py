@@ -105,6 +105,9 @@ def test_an_operator_that_neither_side_declares_is_refused_before_anything_is_co
     done = ridgeline("check", "--kernel", "kk")
     assert (done.exit_code, "no kernel 'kk'; known: k" in said(done)) == (USAGE, True)
     assert "code of" not in done.output
+    commit(root, **{"ridgeline.toml": 'kernels = ["perf"]\nrenamed = {"old" = "kk"}\n'})
+    done = ridgeline("check")
+    assert (done.exit_code, 'new name "kk", which head does not declare (there are k)' in said(done)) == (USAGE, True)
 
 
 def test_a_name_that_is_two_things_is_refused_with_both(root: Path) -> None:
