@@ -179,6 +179,8 @@ class ScriptSession(Session):
         until = self._at(1.0)
         while time.monotonic() < until and (event := side.next(self._until(until))):
             side.go_on()
+            if event["event"] == "at":
+                continue
             self._import_ahead(event.pop("loaded", ()))
             closures.append(built(SeenClosure, event))
             what = f"looking at {side.role}: {closures[-1].case}"

@@ -183,6 +183,8 @@ class Interceptor:
             line = f"{os.path.basename(users[0].f_code.co_filename)}:{users[0].f_lineno}" if users else ""
             here = {"backend": name.backend, "case": name.case, "timer": call.timer, "line": line}
             if self._task.wanted is None:
+                if self._ranks.world > 1:
+                    self._said(event="at", **here)  # from here on ranks wait for each other: are all at this timer?
                 timing, error = self._surveyed(bench, here, self._calls.named(users))
                 del bench
                 self._free()

@@ -7,8 +7,9 @@ Two forms are known, each in one list of statements:
     torch.cuda.synchronize()              end.record()
     t1 = time.perfcounter()              ... start.elapsed_time(end)
 
-What stands in a `with` of a profiler (torch.profiler.profile, triton.profiler's scopes, a context of the script's own
-with proton in its name) is such a region, too; the script has from the profiler what it shows, of a run beside ours.
+What stands in a `with` of a profiler (torch.profiler.profile, a variable that may hold one, triton.profiler's scopes, a
+context of the script's own with proton in its name) is such a region, too; the script has from the profiler what it
+shows, of a run beside ours.  What flushes a cache before a call is not in what is timed: the harness does that.
 
 The text is rewritten before it is compiled, lines kept.  What is timed stays as it is and runs once as the script has
 it, but for a loop whose rounds are all alike, of which some are enough; unless timers went off inside (then it is the
@@ -36,8 +37,11 @@ from .interception import Interceptor, TimerCall, counter
 CLOCKS = ("perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "monotonic_ns", "default_timer")
 """Functions of `time` and `timeit` that scripts read."""
 
-WAITS = ("synchronize", "cudaProfilerStart", "cudaProfilerStop")
+WAITS = ("synchronize", "cudaProfilerStart", "cudaProfilerStop", "_sleep")
 """Calls that wait or mark, and time nothing."""
+
+CACHES = ("cache", "flush", "l2")
+"""In the name of what is written, or called, to flush a cache."""
 
 CLOCK = "ridgeline_clock"
 """Under this name a rewritten text has its `OwnClocks`."""
@@ -77,7 +81,7 @@ class OwnClocks:
     def __init__(self, to: Interceptor) -> None:
         self._to = to
         self._known: dict[Any, tuple[Sequence[Any], float | None]] = {}
-        self._pairs: dict[tuple[int, int], tuple[Any, Any, float]] = {}
+        self._pairs: dict[tuple[int, int], tuple[Any, Any, float | None]] = {}
         self.untaken: list[str] = []
         self.totals: list[str] = []
 
@@ -136,15 +140,17 @@ class OwnClocks:
 
     def events(self, start: Any, end: Any, seconds: float | None) -> None:
         """Two events lie so far apart; None for what they say themselves."""
-        if seconds is None:
-            self._pairs.pop((id(start), id(end)), None)
-        else:
-            self._pairs[id(start), id(end)] = start, end, seconds
+        self._pairs[id(start), id(end)] = start, end, seconds
 
     def elapsed(self, start: Any, end: Any) -> Any:
         """start.elapsed_time(end): milliseconds."""
-        pair = self._pairs.get((id(start), id(end)))
-        return start.elapsed_time(end) if pair is None else 1e3 * pair[2]
+        _, _, seconds = self._pairs.get((id(start), id(end)), (None, None, None))
+        frame = sys._getframe(1)
+        if (id(start), id(end)) not in self._pairs and self._to.wants(frame):
+            line = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            told = f"{line}: its events are recorded apart, not in one list of statements"
+            self.untaken += [told] if told not in self.untaken else []
+        return start.elapsed_time(end) if seconds is None else 1e3 * seconds
 
     @staticmethod
     def after(begin: Any, seconds: float) -> Any:
@@ -207,7 +213,8 @@ class _Rewriter(ast.NodeTransformer):
         self._scopes: list[ast.AST] = [tree]
         self._rounds: list[str] = []
         self._count = 0
-        profilers = {"profile" for node in ast.walk(tree) if isinstance(node, ast.With) and _profiles(node)}
+        self._profilers = _profiler_names(tree)
+        profilers = {"profile" for node in ast.walk(tree) if self._profiles(node)}
         events = {"elapsed_time"} & {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         self._events = bool(events)
         self.names = self._modules | self._functions | events | profilers
@@ -241,7 +248,7 @@ class _Rewriter(ast.NodeTransformer):
         left = list(statements)
         while left:
             first = left.pop(0)
-            if isinstance(first, ast.With) and _profiles(first) and not _has_clock(first):
+            if isinstance(first, ast.With) and self._profiles(first) and not _has_clock(first):
                 done += self._of_profiler(first)
                 continue
             done.append(first)
@@ -273,6 +280,11 @@ class _Rewriter(ast.NodeTransformer):
             self.untaken.append(f"{self._file}:{node.lineno}: {why}")
             return [node]
         return [ast.copy_location(one, node) for one in made]
+
+    def _profiles(self, node: ast.AST) -> bool:
+        """Whether it is the `with` of a profiler."""
+        items = [one.context_expr for one in node.items] if isinstance(node, ast.With) else []
+        return any(_is_profiler(one) or getattr(one, "id", "") in self._profilers for one in items)
 
     # ---- where a region begins and ends --------------------------------------------------------------------------
 
@@ -337,7 +349,7 @@ class _Rewriter(ast.NodeTransformer):
         if begins.host and not repeated:
             raise _Total("it runs once, and nothing waits for a device: taken for a total")
         _refuse(inside)
-        body = [one for one in body if not _waits(one) and not (timer and _steps(one))]
+        body = [one for one in body if not (_waits(one) or _flushes(one) or (timer and _steps(one)))]
         if not any(map(_calls, body)):
             raise _Untaken("it calls nothing")
         self._count += 1
@@ -459,14 +471,30 @@ def _waits(one: ast.stmt) -> bool:
         return all(map(_waits, [*one.body, *one.orelse])) and not _calls(ast.Expr(one.test))
     if isinstance(one, ast.Pass):
         return True
-    return isinstance(one, ast.Expr) and (isinstance(one.value, ast.Constant) or not _calls(one))
+    value = one.value if isinstance(one, ast.Expr) else None
+    waits = isinstance(value, ast.Constant) or (isinstance(value, ast.Call) and _waiting(value))
+    return waits or (value is not None and not _calls(one))
 
 
-def _profiles(node: ast.With) -> bool:
-    """Whether a `with` is a profiler's."""
-    called = [one.context_expr.func for one in node.items if isinstance(one.context_expr, ast.Call)]
-    names = [ast.unparse(one) for one in called if isinstance(one, (ast.Name, ast.Attribute))]
-    return any(name.rpartition(".")[2] == "profile" or "proton" in name for name in names)
+def _is_profiler(made: ast.AST) -> bool:
+    """Whether an expression makes a profiler."""
+    called = made.func if isinstance(made, ast.Call) else None
+    name = ast.unparse(called) if isinstance(called, (ast.Name, ast.Attribute)) else ""
+    return name.rpartition(".")[2] == "profile" or "proton" in name
+
+
+def _profiler_names(tree: ast.AST) -> set[str]:
+    """Variables to which a profiler is given, somewhere."""
+    given = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and any(map(_is_profiler, ast.walk(node)))]
+    return {one.id for node in given for one in node.targets if isinstance(one, ast.Name)}
+
+
+def _flushes(one: ast.stmt) -> bool:
+    """Whether a statement only flushes a cache: `cache.zero_()`, `clear_cache(c)`, or that if it is asked for."""
+    if isinstance(one, ast.If):
+        return all(map(_flushes, [*one.body, *one.orelse])) and not _calls(ast.Expr(one.test))
+    called = one.value.func if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) else None
+    return called is not None and any(word in ast.unparse(called).lower() for word in CACHES)
 
 
 def _steps(one: ast.stmt) -> bool:

@@ -13,6 +13,7 @@ import datetime
 import functools
 import inspect
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -189,6 +190,27 @@ class Ranks:
 
         module.launch_agent = launch_agent
 
+    def of_subprocess(self, module: Any, run_script: Callable[[str, Sequence[str]], None]) -> None:
+        """subprocess: a torchrun that the script starts is a run of that script here, by run_script(path, arguments)."""
+
+        def running(name: str, real: Any) -> Any:
+            @functools.wraps(real)
+            def run(args: Any, *more: Any, **named: Any) -> Any:
+                if (asked := of_torchrun(args)) is None:
+                    return real(args, *more, **named)
+                from torch.distributed.run import determine_local_world_size, parse_args
+
+                found = parse_args(asked)
+                self.expect(determine_local_world_size(found.nproc_per_node), "torchrun")
+                with self._of_a_process():
+                    run_script(os.path.join(named.get("cwd") or "", found.training_script), found.training_script_args)
+                return module.CompletedProcess(args, 0, "", "") if name == "run" else 0
+
+            return run
+
+        for name in ("run", "call", "check_call"):
+            setattr(module, name, running(name, getattr(module, name)))
+
     def take(self, process: Any) -> None:
         """A multiprocessing.Process that the script starts as a rank: the first `join` has all that it starts."""
         self._processes.append(process)
@@ -220,6 +242,19 @@ class Ranks:
             return
         asked = f"{what} of {world} ranks" if world else f"{what} without WORLD_SIZE"
         raise SeveralProcesses(asked if self.world == 1 else f"{asked}, and {self.world} run", max(world, 0))
+
+
+TORCHRUN = ("torch.distributed.run", "torch.distributed.launch")
+"""Modules that are torchrun."""
+
+
+def of_torchrun(command: Any) -> list[str] | None:
+    """The arguments of a command that is torchrun, None for another one."""
+    words = shlex.split(command) if isinstance(command, str) else [os.fsdecode(one) for one in command]
+    if os.path.basename(words[0] if words else "") == "torchrun":
+        return words[1:]
+    at = next((at for at, word in enumerate(words) if word in TORCHRUN and words[at - 1] == "-m"), None)
+    return None if at is None else words[at + 1 :]
 
 
 class Joined:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
 import functools
 import itertools
 import linecache
@@ -41,9 +42,17 @@ def run(task: JsonObject, channel: Any) -> JsonObject:
     clocks = own_clocks.OwnClocks(to)
     random.seed(what.seed)
 
+    def run_other(script: str, arguments: Sequence[str]) -> None:
+        main, argv = sys.modules["__main__"], sys.argv[:]
+        path = os.path.abspath(script)
+        _execute(dataclasses.replace(what, script=path, source=path, arguments=arguments), clocks, to)
+        sys.modules["__main__"], sys.argv[:] = main, argv
+
     def change(name: str) -> Change | None:
         if name == "multiprocessing.process":
             return programs.of_multiprocessing
+        if name == "subprocess":
+            return lambda module: ranks.of_subprocess(module, run_other)
         return _change(name, to, ranks, what)
 
     with changing(change), to.imports.timed():

@@ -79,12 +79,14 @@ def test_the_slowest_rank_counts_and_every_rank_is_compared(adopt: Adopt) -> Non
             "rank 1 of 2 was killed by SIGKILL",
         ),
         ("dist.get_rank() or 1 / 0", "rank 0: ZeroDivisionError: division by zero"),
+        ("time.sleep(99 * dist.get_rank())", "gave no answer within 15 s"),
     ],
 )
 @pytest.mark.slow
 def test_what_one_rank_does_is_told(adopt: Adopt, change: str, sentence: str) -> None:
     head = LIBRARY.replace("    return y", f"    {change}\n    return y")
-    found = adopt(BY_TORCHRUN, *CPU, base={"mylib/__init__.py": LIBRARY}, head={"mylib/__init__.py": head})
+    files = {"base": {"mylib/__init__.py": LIBRARY}, "head": {"mylib/__init__.py": head}}
+    found = adopt(BY_TORCHRUN, *CPU[:-1], "15" if "sleep" in change else "60", **files)
     said = [found.said, *(arm.get("why", "") for line in found.lines for arm in line["cases"]["call"]["arms"].values())]
     assert any(sentence in one for one in said), said
 
@@ -99,18 +101,32 @@ def test_what_one_rank_does_is_told(adopt: Adopt, change: str, sentence: str) ->
         "from torch.distributed.launcher.api import LaunchConfig, elastic_launch\n"
         "def own(world):\n    start(int(os.environ['RANK']), world)\n"
         "elastic_launch(LaunchConfig(1, 1, 2, rdzv_endpoint='localhost:0'), own)(2)",
+        "import subprocess, sys\n"
+        "command = [sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node=2', 'bench/inner.py', '--fast']\n"
+        "subprocess.run(command, check=True)",
     ],
-    ids=["spawn", "start_processes", "processes", "launcher"],
+    ids=["spawn", "start_processes", "processes", "launcher", "torchrun"],
 )
 @pytest.mark.slow
 def test_ranks_that_a_script_starts_itself_are_taken_over(adopt: Adopt, start: str) -> None:
     script = f"{BY_SPAWN}\nif __name__ == '__main__':\n    import torch.multiprocessing as mp\n"
     script += "".join(f"    {line}\n" for line in start.splitlines())
-    found = adopt(script, "--device", "cpu", "--deadline", "30", head={"mylib/__init__.py": LIBRARY},
-                  base={"mylib/__init__.py": LIBRARY})  # fmt: skip
+    files = {
+        "mylib/__init__.py": LIBRARY,
+        "bench/inner.py": f"import sys\nassert sys.argv[1:] == ['--fast']\n{BY_TORCHRUN}",
+    }
+    found = adopt(script, "--device", "cpu", "--deadline", "30", head=files, base=files)
     assert found.code == 0, found.said
     assert [arm["status"] for arm in found.arms().values()] == ["ok", "ok"]
     assert all(len(arm["rank_s"]) == 2 for arm in found.arms().values())
+
+
+@pytest.mark.slow
+def test_ranks_that_time_different_things_are_named_at_once(adopt: Adopt) -> None:
+    script = BY_TORCHRUN.replace('main(int(os.environ["LOCAL_RANK"]))', "dist.get_rank() or main(0)")
+    found = adopt(script, *CPU, base={"mylib/__init__.py": LIBRARY}, head={"mylib/__init__.py": LIBRARY})
+    assert found.code == 3
+    assert "its ranks time different things: rank 0 is at script.py:9, rank 1 has ended" in found.said
 
 
 def event(line: str, **more: object) -> dict[str, object]:

@@ -8,6 +8,7 @@ import linecache
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -290,3 +291,48 @@ def test_a_profiler_from_which_it_returns_is_told(monkeypatch: pytest.MonkeyPatc
     text = "from contextlib import nullcontext as profile\ndef f(g):\n    with profile():\n        return g()\nf(int)\n"
     _, taken, untaken = ran(text, monkeypatch)
     assert (taken.closures, untaken) == ([], [f"{FILE.rpartition('/')[2]}:3: it returns from inside"])
+
+
+FLUSHED = """
+from contextlib import nullcontext
+flushes = []
+class Cache:
+    def zero_(self):
+        flushes.append(1)
+def bench(fn, iters, profiled, flush_l2=True):
+    cache = Cache()
+    if profiled:
+        prof = torch.profiler.profile()
+    else:
+        prof = nullcontext()
+    with prof:
+        torch.cuda._sleep(int(2e7))
+        for _ in range(iters):
+            if flush_l2:
+                cache.zero_()
+            fn(3)
+        torch.cuda.synchronize()
+for profiled, fn in ((True, abs), (False, float)):
+    bench(fn, 5, profiled)
+"""
+
+
+def test_a_profiler_in_a_variable_is_one_and_a_flush_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = SimpleNamespace(_sleep=lambda cycles: None, synchronize=lambda: None)
+    torch_ = SimpleNamespace(profiler=SimpleNamespace(profile=nullcontext), cuda=cuda)
+    monkeypatch.setattr("builtins.torch", torch_, raising=False)
+    held, taken, told = ran(FLUSHED, monkeypatch)
+    assert [(key, returned) for key, _, returned in taken.closures] == [
+        ("abs/bench.abs:profiled=True,fn=abs,flush_l2=True", [3, 3]),
+        ("float/bench.float:profiled=False,fn=float,flush_l2=True", [3.0, 3.0]),
+    ]
+    assert len(held["flushes"]) == 10, "by the script's own loop alone"
+    assert told == []
+
+
+def test_events_that_no_list_of_statements_has_both_of_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "a, b = Event(), Event()\ndef f(e):\n    e.record()\nf(a)\nabs(3)\nf(b)\n"
+    text += "ms = [a.elapsed_time(b) for _ in '12']\n"
+    held, taken, told = ran(text, monkeypatch)
+    assert (held["ms"], taken.closures) == ([7.0, 7.0], [])
+    assert told == ["script.py:7: its events are recorded apart, not in one list of statements"]
