@@ -191,7 +191,7 @@ class Ranks:
         module.launch_agent = launch_agent
 
     def of_subprocess(self, module: Any, run_script: Callable[[str, Sequence[str]], None]) -> None:
-        """subprocess: a torchrun that the script starts is a run of that script here, by run_script(path, arguments)."""
+        """subprocess: a torchrun that it starts is a run of the script here, by run_script(path, arguments)."""
 
         def running(name: str, real: Any) -> Any:
             @functools.wraps(real)
