@@ -21,7 +21,7 @@ from dashboards.frame import Site
 from dashboards.table import Column, Piece, Table
 
 ROOM = "studies"
-FILES = ("table.csv", "table.md", "code.csv", "code.md")
+FILES = ("table.csv", "table.md", "code.csv")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,12 +121,7 @@ def _study(one: StudyFolder) -> Iterator[Piece]:
     named = ("question", "source", "device", "commit", "date", "versions", "regime")
     yield table.facts([(name, str(said[name])) for name in named if said.get(name)])
     for rule in said.get("guidance") or ():
-        if isinstance(rule, Mapping):
-            loses = rule.get("loses")
-            cost = f" (following it costs {loses:.1%} on average)" if isinstance(loses, (int, float)) else ""
-            yield table.text(f"{rule.get('rule') or ''}{cost}", "notice")
-        else:
-            yield table.text(str(rule), "notice")
+        yield table.text(str(rule), "notice")
     for path in one.figures:
         address = f"{one.path}/{slug(path.stem)}.svg"
         yield {

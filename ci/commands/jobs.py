@@ -86,13 +86,12 @@ def parsed(arguments: Sequence[str]) -> InnerCommand:
 def job_spec(command: InnerCommand, given: Given) -> JobSpec:
     """What the command needs as a job of `given.tasks` tasks.
 
-    `run` without --out is recorded in the end, as it would be here; tasks of `ab` are judged together, and those of a
-    sweep are shown together.
+    `run` without --out is recorded in the end, as it would be here; tasks of `ab` are judged together.
     """
     has, tasks = command.options, given.tasks
-    numbered, dealt, publishes = "first_trial" in has, "shard" in has, "out" in has
-    if tasks > 1 and not (numbered or dealt or command.verb == "ab"):
-        raise click.UsageError(f"--array {tasks}: {command.verb!r} cannot be split; `run`, `ab` and `sweep` can")
+    numbered, publishes = "first_trial" in has, "out" in has
+    if tasks > 1 and not (numbered or command.verb == "ab"):
+        raise click.UsageError(f"--array {tasks}: {command.verb!r} cannot be split; `run` and `ab` can")
     return JobSpec(
         name=given.name or command.verb,
         argv=(*VERBS, *(command.without_out if publishes else command.arguments)),
@@ -107,7 +106,6 @@ def job_spec(command: InnerCommand, given: Given) -> JobSpec:
         resumes="resume" in has,
         first_trial=command.values["first_trial"] if numbered else None,
         trials=command.values["trials"] if numbered else 0,
-        dealt=dealt,
         out=command.out,
         finish=finish_command(command, tasks),
     )
@@ -117,8 +115,6 @@ def finish_command(command: InnerCommand, tasks: int) -> tuple[str, ...]:
     """What is run with the union of all lines in the end, () for nothing."""
     if command.verb == "ab" and tasks > 1:
         return (*VERBS, "ab", "--replay")
-    if "shard" in command.options and tasks > 1:
-        return (*VERBS, *command.without_out, "--show", "--from")
     if command.verb == "run" and not command.out:
         return (*VERBS, "records", "add", "--results", str(command.values["results"]))
     return ()

@@ -75,8 +75,8 @@ class JobSpec:
     task, "" for the pool's.  commit: what HEAD of `cwd` must be when a task starts, "": anything.
     tasks: number of tasks.  publishes: the command appends lines to the file of --out.  resumes: it knows --resume.
     first_trial, trials: task k measures `trials` of them from number first_trial + k * trials; None where they have no
-    numbers.  dealt: task k measures what --shard K/N deals to it.  out: a file that gets the lines in the end, "" for
-    none.  finish: a command for Python that is run with the file of the union as its last argument, () for none.
+    numbers.  out: a file that gets the lines in the end, "" for none.  finish: a command for Python that is run with
+    the file of the union as its last argument, () for none.
     """
 
     name: str
@@ -92,7 +92,6 @@ class JobSpec:
     resumes: bool = False
     first_trial: int | None = None
     trials: int = 0
-    dealt: bool = False
     out: str = ""
     finish: tuple[str, ...] = ()
 
@@ -107,7 +106,7 @@ class JobSpec:
         argv = [*self.argv, *(["--out", str(out)] if self.publishes else []), *(["--resume"] if self.resumes else [])]
         if self.first_trial is not None:
             argv += ["--first-trial", str(self.first_trial + task * self.trials)]
-        return argv + (["--shard", f"{task + 1}/{self.tasks}"] if self.dealt and self.tasks > 1 else [])
+        return argv
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What a study is: points of operators, measured against an anchor, with the table and the figures they end in.
 
 A study is a `Study` in a module of `ci/studies/declared`; nothing else is edited to add one.  Its parts are data, from
-which points are planned, compiled and measured; its table, figures and rules are functions of the measured rows
+which points are planned, compiled and measured; its table, figures and findings are functions of the measured rows
 (`ci/studies/frame.py` has their columns), in pandas and matplotlib.
 """
 
@@ -22,12 +22,9 @@ Value = bool | int | float | str
 Figures = tuple[str, Figure | None]
 """Name and figure; None where no row has a value to draw."""
 
-REGIMES = ("spaced", "sustained")
-"""How arms alternate; as in the protocol of a trial."""
-
 
 class StudyError(ValueError):
-    """A declaration that cannot be followed; the text names the study, the value and what is allowed."""
+    """A study that cannot be followed; the text names the study, the value and what is allowed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +61,6 @@ class StudyPart:
     cases: patterns of case names, of any tier.  ranks: the world sizes of them that are wanted.
     anchor: the backend whose default configuration every batch holds; ratios refer to it.
     arms: other backends and baselines, in their default configuration; what a machine lacks is named and left out.
-    check: nothing is timed; every arm is compared with the reference.
     """
 
     operator: str
@@ -73,42 +69,10 @@ class StudyPart:
     arms: tuple[str, ...] = ()
     tried: tuple[Tried, ...] = ()
     ranks: tuple[int, ...] = (1,)
-    check: bool = False
 
     def has(self, case: str, world: int) -> bool:
         """Whether a case belongs to it."""
         return world in self.ranks and any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases)
-
-
-@dataclasses.dataclass(frozen=True)
-class Change:
-    """One thing that is changed in a backend: the point `off` against the point `on`, each over config().
-
-    cases: patterns, of the part's cases only these.  arches: as of Tried.
-    """
-
-    name: str
-    operator: str
-    off: Mapping[str, Value]
-    on: Mapping[str, Value]
-    cases: tuple[str, ...]
-    backend: str = "triton"
-    arches: tuple[str, ...] = ()
-
-    @property
-    def tried(self) -> Tried:
-        """Both as points."""
-        return Tried(self.backend, points=(self.off, self.on), arches=self.arches, cases=self.cases)
-
-
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """What a study says in words.  loses: time over that of the best point - 1, in the mean of its cases; NaN if not
-    known.  sentence: the rule with what it loses."""
-
-    rule: str
-    loses: float
-    sentence: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,10 +81,10 @@ class Study:
 
     question: what a reader wants to know.  source: where the experiment comes from.
     table: the table, from the measured rows.  figures: names and figures of the measured rows; a figure without rows is
-    not made.  findings: rules and means in words.  changes: pairs of points, before and after.
-    regime: see REGIMES.  halving: poor points are dropped early; otherwise every point has all rounds in every trial.
+    not made.  findings: rules and means as sentences.
+    halving: poor points are dropped early; otherwise every point has all rounds in every trial.
     whole_call: also the time of a call from the host's side, from before it is enqueued until it is complete.
-    code: also metrics of the machine code of every point.
+    code: every point is compiled, and has the numbers of its machine code (ci.studies.run.CODE) as columns.
     """
 
     name: str
@@ -130,26 +94,12 @@ class Study:
     parts: tuple[StudyPart, ...]
     table: Callable[[pd.DataFrame], pd.DataFrame]
     figures: Callable[[pd.DataFrame], Iterable[Figures]]
-    findings: Callable[[pd.DataFrame], Iterable[Finding]] = lambda rows: ()
-    changes: tuple[Change, ...] = ()
-    regime: str = "spaced"
+    findings: Callable[[pd.DataFrame], Iterable[str]] = lambda rows: ()
     trials: int = 3
     rounds: int = 20
     halving: bool = False
     whole_call: bool = False
     code: bool = False
-
-    def __post_init__(self) -> None:
-        """Raise StudyError for what no machine can follow."""
-        if not self.parts:
-            raise StudyError(f"study {self.name!r} has no part; declare at least one")
-        if self.regime not in REGIMES:
-            raise StudyError(f"study {self.name!r}: regime {self.regime!r} is not one of {', '.join(REGIMES)}")
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """All world sizes that it has cases for."""
-        return tuple(sorted({world for part in self.parts for world in part.ranks}))
 
     @property
     def operators(self) -> tuple[str, ...]:

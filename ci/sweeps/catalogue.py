@@ -9,23 +9,17 @@ import dataclasses
 import difflib
 import fnmatch
 import json
-import tempfile
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from benchmarks.points import Knobs, Point
-from ci.harness import TIERS, OneProgram, options, produce, program, query
+from ci.harness import TIERS, options, query
 from ci.sweeps.measured import SweepError
-from ci.trials.trial import Cost, Json
+from ci.trials.trial import Json
 
 Value = str | int | float | bool
 """Of a knob."""
-
-Table = Json
-"""An object of JSON, or a table of TOML, before it is a type of ours."""
 
 Identity = str
 """What says whether two sets of knobs are the same entry: canonical JSON of all knobs, counted as in an entry."""
@@ -65,18 +59,8 @@ class TablePlace:
     table: tuple[str, ...]
     key: str
 
-    @property
-    def arch(self) -> str:
-        """The architecture."""
-        return self.table[-1]
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """The tables and the key."""
-        return (*self.table, self.key)
-
     def __str__(self) -> str:
-        return ".".join(self.path)
+        return ".".join((*self.table, self.key))
 
 
 NO_TABLE = TablePlace(Path(), ("",), "")
@@ -99,15 +83,12 @@ class BackendOffer:
     backend: str
     world: int = 1
     tier: str = "pr"
-    dtype: str = ""
-    dims: Knobs = dataclasses.field(default_factory=dict)
     knobs: Mapping[str, KnobFact] = dataclasses.field(default_factory=dict)
     defaults: Knobs = dataclasses.field(default_factory=dict)
     config: Knobs = dataclasses.field(default_factory=dict)
-    candidates: tuple[Knobs, ...] = ()
+    candidates: Sequence[Knobs] = ()
     baseline: bool = False
     why_not: str = ""
-    cost: Cost = Cost()
     place: TablePlace = NO_TABLE
     entry: Knobs = dataclasses.field(default_factory=dict)
     rule: Knobs = dataclasses.field(default_factory=dict)
@@ -147,11 +128,6 @@ class BackendOffer:
             if name in self.rule or name in self.entry or known[name] != self.defaults.get(name)
         }
         return self._as_written(kept)
-
-    def launched(self, entry: Knobs) -> dict[str, Value]:
-        """The knobs of the launch that an entry stands for, every one given."""
-        counted = {name: max(1, int(float(entry[name]) / by)) for name, by in self.scale.items() if name in entry}
-        return {**self.defaults, **entry, **counted}
 
     def _as_written(self, knobs: Knobs) -> dict[str, Value]:
         counted = {name: int(float(knobs[name]) * by) for name, by in self.scale.items() if name in knobs}
@@ -230,12 +206,6 @@ def to_tune(catalogue: Catalogue, patterns: Sequence[str] = (), backends: Sequen
     return [offer for offer in tabled.offers if offer.place in places]
 
 
-def tuned_operators(tree: Path) -> list[str]:
-    """Every operator of a tree that has a tuned table, by what it declares."""
-    answer = query("list", *options(tree=tree))
-    return [kernel["kernel"] for kernel in answer["kernels"] if kernel.get("tuned")]
-
-
 def some(names: Iterable[str], near: str = "", most: int = 8) -> str:
     """A few of many names, those most like `near` first."""
     known = list(names)
@@ -255,50 +225,18 @@ def ask(
     return parsed(query("candidates", *wanted), operator)
 
 
-class Catalogues:
-    """What operators of a tree offer: one question for all of them, each asked once."""
-
-    def __init__(self, tree: Path, operators: Iterable[str], program: OneProgram, console: Console) -> None:
-        self._tree, self._operators = tree, list(dict.fromkeys(operators))
-        self.program, self._console = program, console
-        self._known: dict[tuple[str | None, int | None], dict[str, Catalogue]] = {}
-
-    def of(self, operator: str, arch: str | None = None, compute_units: int | None = None) -> Catalogue:
-        """As `ask`, of one of the operators."""
-        if (arch, compute_units) not in self._known:
-            answer = self._asked(arch, compute_units)
-            made = {name: parsed(answer, name) for name in self._operators}
-            self._known[arch, compute_units] = self._known[made[operator].arch, made[operator].compute_units] = made
-        return self._known[arch, compute_units][operator]
-
-    def _asked(self, arch: str | None, compute_units: int | None) -> Json:
-        with tempfile.TemporaryDirectory(prefix="ridgeline-candidates-") as folder:
-            out = Path(folder) / "candidates.json"
-            argv = program("benchmarks", "candidates", *options(kernel=self._operators, tree=self._tree, out=out))
-            argv += options(arch=arch, compute_units=compute_units)
-            produce(argv, out, self._console, "what can be tried", self.program)
-            return dict(json.loads(out.read_text()))
-
-
 def parsed(answer: Json, operator: str) -> Catalogue:
     """The catalogue of an operator in what `python -m benchmarks candidates` printed."""
-    offers = tuple(_offer(entry, operator) for entry in answer["entries"] if entry.get("kernel", operator) == operator)
+    offers = tuple(_offer(entry, operator) for entry in answer["entries"])
     return Catalogue(operator, answer.get("arch") or "cpu", answer.get("compute_units"), offers, answer.get("devices"))
 
 
 def _offer(entry: Json, operator: str) -> BackendOffer:
-    plain = ("case", "backend", "world", "tier", "dtype", "dims", "config", "baseline")
     knobs = {name: KnobFact(name, fact["default"], fact["type"]) for name, fact in entry["knobs"].items()}
     tuned: dict[str, Any] = {"defaults": {name: knob.default for name, knob in knobs.items()}}
     if table := entry.get("table"):
         tuned = {name: table[name] for name in ("entry", "rule", "defaults", "scale")}
         tuned["place"] = TablePlace(Path(table["file"]), tuple(table["table"]), table["key"])
-    return BackendOffer(
-        operator,
-        **{name: entry[name] for name in plain if entry.get(name) is not None},
-        **tuned,
-        knobs=knobs,
-        candidates=tuple(entry.get("candidates") or ()),
-        why_not=entry.get("why") or "",
-        cost=Cost(**(entry.get("cost") or {})),
-    )
+    named = ("case", "backend", "world", "tier", "config", "baseline", "candidates")
+    known = {name: entry[name] for name in named if entry.get(name) is not None}
+    return BackendOffer(operator, **known, **tuned, knobs=knobs, why_not=entry.get("why") or "")

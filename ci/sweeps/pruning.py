@@ -139,14 +139,12 @@ def _joined(points: Mapping[str, Sequence[Point]], known: Known, anchors: Mappin
 class PointCompiler:
     """Compiles points of a tree ahead of time; the cache keeps what is compiled.
 
-    launched: they will be launched on this machine, so the binaries go where launches look for them.  program: what
-    runs the compiling program as one of its commands, None for a process of its own.
+    launched: they will be launched on this machine, so the binaries go where launches look for them.
     """
 
     tree: Path
     console: Console
     launched: bool = False
-    program: harness.OneProgram | None = None
 
     def compiled(
         self, catalogue: Catalogue, points: Mapping[str, Sequence[Point]], anchors: Mapping[str, str]
@@ -172,7 +170,7 @@ class PointCompiler:
             argv += harness.options(points=asked, tree=self.tree.resolve(), cache=project.place(CACHE).resolve())
             argv += harness.options(arch=arch, compute_units=compute_units, out=out, progress="json")
             argv += ["--launch-cache"] * self.launched
-            harness.produce(argv, out, self.console, title, self.program)
+            harness.produce(argv, out, self.console, title)
             return dict(json.loads(out.read_text()))
 
 

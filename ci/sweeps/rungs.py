@@ -16,8 +16,8 @@ import numpy as np
 from benchmarks.points import Point, label
 from ci.judging import policy
 from ci.stats import sweeps
-from ci.stats.sweeps import FEWEST_ROUNDS, estimates
-from ci.sweeps.measured import Observation, SweepError, observations, shifts_of
+from ci.stats.sweeps import estimates
+from ci.sweeps.measured import Observation, observations, shifts_of
 from ci.trials.trial import Trial
 
 GPU_ROUNDS = (8, 20, 40, 40, 40)
@@ -30,27 +30,16 @@ CPU_ROUNDS = (8, 12, 20, 20)
 
 @dataclasses.dataclass(frozen=True)
 class Rungs:
-    """rounds: of each rung.  miss: chance of missing the winner.  halving: False measures every point in every rung.
+    """rounds: of each rung.  halving: False measures every point in every rung.
 
     least: the smallest spread between trials (policy: trial_noise).  stay: (case, label of a point) of those that are
     measured in every rung however slow they are, because the others are compared with them in the end.
     """
 
     rounds: tuple[int, ...] = GPU_ROUNDS
-    miss: float = sweeps.MISS
-    indifference: float = sweeps.INDIFFERENCE
     halving: bool = True
     least: float = 0.001
     stay: frozenset[tuple[str, str]] = frozenset()
-
-    def __post_init__(self) -> None:
-        if not self.rounds or min(self.rounds) < 2:
-            raise SweepError(f"rounds {self.rounds}: every rung needs 2 rounds at least")
-        if self.halving and len(self.rounds) > 1 and self.rounds[0] < FEWEST_ROUNDS:
-            why = "with fewer, two slow samples drop a good point"
-            raise SweepError(f"{self.rounds[0]} rounds in the first rung; give at least {FEWEST_ROUNDS}: {why}")
-        if not 0 < self.miss < 1:
-            raise SweepError(f"a chance of {self.miss:g} of missing the winner; give one between 0 and 1, such as 0.05")
 
     @classmethod
     def of(cls, operator: str, kind: str, rounds: tuple[int, ...] = (), **more: Any) -> Rungs:
@@ -61,11 +50,6 @@ class Rungs:
     def __len__(self) -> int:
         return len(self.rounds)
 
-    @property
-    def miss_each(self) -> float:
-        """What each rung may spend of the chance: after every one but the last, points are dropped."""
-        return sweeps.miss_per_rung(self.miss, len(self.rounds) - 1)
-
 
 Wanted = Mapping[str, Sequence[Point]]
 """By case, points that each have code of their own."""
@@ -74,12 +58,10 @@ Seen = Mapping[tuple[str, str], Sequence[Observation]]
 """By (case, label of a point): what was seen of it."""
 
 
-def seen_in(trials: Iterable[Trial], operator: str, regime: str) -> dict[tuple[str, str], list[Observation]]:
-    """What lines say of the points of an operator under a regime."""
+def seen_in(trials: Iterable[Trial], operator: str) -> dict[tuple[str, str], list[Observation]]:
+    """What lines say of the points of an operator."""
     observed = observations(trial for trial in trials if trial.sweep and trial.operator == operator)
-    return {
-        (case, label(backend, point)): own for (_, case, backend, point, how), own in observed.items() if how == regime
-    }
+    return {(case, label(backend, point)): own for (_, case, backend, point, _), own in observed.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,5 +130,5 @@ def _of_backend(own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, has_a
         return []
     made = estimates(shifts_of([found for _, found in timed]), rungs.least)
     mean, sd = (np.append(values, 0.0) for values in (made.mean, made.sd)) if has_anchor else (made.mean, made.sd)
-    stay = sweeps.survivors(mean, sd, rungs.miss_each, rungs.indifference)
+    stay = sweeps.survivors(mean, sd, sweeps.MISS / max(1, len(rungs) - 1))
     return [point for (point, _), one in zip(timed, stay, strict=False) if one]

@@ -10,15 +10,14 @@ import dataclasses
 import enum
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import tomlkit
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 from tomlkit.exceptions import ParseError
 
 from benchmarks.points import Knobs, Point
@@ -26,7 +25,7 @@ from ci.git.repository import LocalCheckout
 from ci.judging import policy
 from ci.sweeps.catalogue import BackendOffer, Catalogue, Identity, TablePlace, Value, by_place
 from ci.sweeps.measured import Measured, SweepError
-from ci.sweeps.pruning import PointCompiler, Pruned, prune
+from ci.sweeps.pruning import PointCompiler, prune
 from ci.sweeps.run import FOLDER, SweepPlan, sweep_id
 from ci.sweeps.rungs import Rungs
 from kernels import project
@@ -34,17 +33,11 @@ from kernels import project
 VERIFYING_ROUNDS = {"gpu": (40, 40, 40), "cpu": (20, 20)}
 """Rounds of the trials of a verification: few knobs, so all of them get what finalists of a sweep get."""
 
-REGIME = "spaced"
-"""The regime by which knobs are chosen, unless a sweep has another one only."""
-
 LEAST_TRIALS = 2
 """Of knobs that win: one process start has a bias of its own (0.1 to 0.2 % on an H200), which no round shows."""
 
 PROVENANCE = "confirmed"
 """The table within an entry that says what confirmed it (kernels._shared.tuning.PROVENANCE)."""
-
-
-# ---- what is measured ------------------------------------------------------------------------------------------------
 
 
 def tuning_sweep(
@@ -61,43 +54,20 @@ def tuning_sweep(
     verify: the entries and the rule alone, each in all rounds of every trial.
     """
     operator, kind = catalogue.operator, catalogue.kind
-    rounds = VERIFYING_ROUNDS[kind] if verify else ()
-    points, anchors = points_of([(case, (case.by_rule, *(() if verify else case.candidates))) for case in cases])
-    pruned = prune(catalogue, points, anchors, compiler)
-    rules = {(case.case, case.point(case.by_rule).label) for case in cases}
-    stay = frozenset((case, pruned.equal.get((case, label), label)) for case, label in rules)
-    rungs = Rungs.of(operator, kind, rounds, halving=not verify, stay=stay)
-    name = sweep_id(operator, checkout, rungs)
-    file = project.place(f"{FOLDER}/tune-{operator}-{name}.jsonl")
-    world = catalogue.world(anchors)
-    return SweepPlan(name, operator, checkout, pruned, anchors, file, rungs, budget_min=budget_min, world=world)
-
-
-def points_of(wanted: Sequence[tuple[BackendOffer, Sequence[Knobs]]]) -> tuple[dict[str, list[Point]], dict[str, str]]:
-    """(Points by case, its anchor by case) of knobs of launches; backends other than the anchor are points as well."""
     points: dict[str, dict[str, Point]] = {}
     anchors: dict[str, str] = {}
-    for case, knobs in wanted:
-        anchor, own = anchors.setdefault(case.case, case.backend), points.setdefault(case.case, {})
-        for point in (Point(case.case, case.backend), *map(case.point, knobs)):
-            if point.label != anchor:
-                own.setdefault(point.label, point)
-    return {case: list(own.values()) for case, own in points.items()}, anchors
-
-
-def entries_here(cases: Sequence[BackendOffer], devices: int | None) -> tuple[list[BackendOffer], list[str]]:
-    """(Cases with an entry that can be measured here, a sentence for each entry of more ranks than there are GPUs).
-
-    devices: GPUs here, None if that is not known.
-    """
-    here, waiting = list[BackendOffer](), list[str]()
-    for place, own in by_place(case for case in cases if case.entry).items():
-        world = max(case.world for case in own)
-        if devices is not None and world > devices:
-            waiting.append(f"{place}: waits for {world} GPUs; there are {devices}")
-        else:
-            here += own
-    return here, waiting
+    rules = set()
+    for offer in cases:
+        anchor, rule = anchors.setdefault(offer.case, offer.backend), offer.point(offer.by_rule)
+        tried = [Point(offer.case, offer.backend), rule, *(() if verify else map(offer.point, offer.candidates))]
+        points.setdefault(offer.case, {}).update({point.label: point for point in tried if point.label != anchor})
+        rules.add((offer.case, rule.label))
+    pruned = prune(catalogue, {case: list(own.values()) for case, own in points.items()}, anchors, compiler)
+    stay = frozenset((case, pruned.equal.get((case, label), label)) for case, label in rules)
+    rungs = Rungs.of(operator, kind, VERIFYING_ROUNDS[kind] if verify else (), halving=not verify, stay=stay)
+    name = sweep_id(operator, checkout, rungs)
+    file = project.place(f"{FOLDER}/tune-{operator}-{name}.jsonl")
+    return SweepPlan(name, operator, checkout, pruned, anchors, file, rungs, budget_min, catalogue.world(anchors))
 
 
 # ---- times of knobs, against each other ------------------------------------------------------------------------------
@@ -113,8 +83,7 @@ class LogTime:
     knobs: Knobs = dataclasses.field(default_factory=dict, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Ratio:
+class Ratio(NamedTuple):
     """time / time of something else, with its interval."""
 
     ratio: float
@@ -125,14 +94,15 @@ class Ratio:
         return f"{self.ratio:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
-def mean_ratio(pairs: Sequence[tuple[LogTime, LogTime]]) -> Ratio:
+def mean_ratio(times: Sequence[LogTime], others: Sequence[LogTime]) -> Ratio:
     """The geometric mean over cases of the ratio of two times, the cases independent.
 
     Half the interval of a case is the root of the sum of squares of both.  Both are ratios to the same anchor, whose
     noise the difference does not have, so it is too wide rather than not.
     """
-    log = math.fsum(one.log - other.log for one, other in pairs) / len(pairs)
-    squares = (one.half**2 + other.half**2 for one, other in pairs if one != other)
+    pairs = list(zip(times, others, strict=True))
+    log = math.fsum(time.log - other.log for time, other in pairs) / len(pairs)
+    squares = (time.half**2 + other.half**2 for time, other in pairs if time != other)
     half = math.sqrt(math.fsum(squares)) / len(pairs)
     return Ratio(math.exp(log), math.exp(log - half), math.exp(log + half))
 
@@ -146,22 +116,20 @@ class TimedCase:
     faults: Mapping[Identity, str]
 
 
-def timed_case(offer: BackendOffer, frame: pd.DataFrame, pruned: Pruned | None = None) -> TimedCase | None:
+def timed_case(offer: BackendOffer, frame: pd.DataFrame) -> TimedCase | None:
     """What a sweep's frame (`ci.sweeps.measured.COLUMNS`) says of a case; None if it has nothing of it.
 
     Knobs that stand in several rows, as the anchor and as a point for instance, count once: as what has most trials.
-    pruned: what was not measured because it is the code of another point has the times of that.
     """
-    mine = (frame["operator"] == offer.operator) & (frame["case"] == offer.case) & (frame["backend"] == offer.backend)
-    rows = frame[mine]
-    regimes = set(rows["regime"])
     times, faults = dict[Identity, LogTime](), dict[Identity, str]()
-    for row in rows[rows["regime"] == (REGIME if REGIME in regimes else min(regimes, default=""))].to_dict("records"):
-        # An arm that was never built does not say its whole configuration.
-        knobs = {**offer.defaults, **row["config"]} if row["config"] else offer.whole(row["knobs"])
+    mine = (frame["operator"] == offer.operator) & (frame["case"] == offer.case) & (frame["backend"] == offer.backend)
+    for row in frame[mine].to_dict("records"):
+        # An arm that was never built, or timed as another, does not say its own configuration.
+        own = row["config"] and not row["equal_to"]
+        knobs = {**offer.defaults, **row["config"]} if own else offer.whole(row["knobs"])
         name, trials = offer.identity(knobs), int(row["trials"])
         if row["status"] != "ok":
-            faults.setdefault(name, ": ".join(filter(None, (str(row["status"]), str(row["why"] or "")))))
+            faults.setdefault(name, ": ".join(filter(None, (row["status"], row["why"]))))
         elif name not in times or trials > times[name].trials:
             if row["is_anchor"]:
                 times[name] = LogTime(0.0, 0.0, trials, knobs)
@@ -169,17 +137,7 @@ def timed_case(offer: BackendOffer, frame: pd.DataFrame, pruned: Pruned | None =
                 half = math.log(row["high"] / row["low"]) / 2
                 times[name] = LogTime(math.log(row["ratio"]), half, trials, knobs)
     times = {name: time for name, time in times.items() if name not in faults}
-    if not times and not faults:
-        return None
-    names = {offer.backend: offer.identity(offer.config)}
-    twins = [twin for twin in pruned.twins if twin.point.case == offer.case] if pruned else []
-    for point in (*(twin.point for twin in twins), *(pruned.to_measure.get(offer.case, ()) if pruned else ())):
-        if point.backend == offer.backend:
-            names[point.label] = offer.identity(offer.whole(point.knobs))
-    for twin in twins:
-        if twin.point.label in names and names.get(twin.same_as) in times:
-            times.setdefault(names[twin.point.label], times[names[twin.same_as]])
-    return TimedCase(offer, times, faults)
+    return TimedCase(offer, times, faults) if times or faults else None
 
 
 # ---- what is decided -------------------------------------------------------------------------------------------------
@@ -228,11 +186,11 @@ class EntryDecision:
         return None if self.knobs is None else self.cases[0].as_entry(self.knobs)
 
 
-def decisions(offers: Sequence[BackendOffer], measured: Measured, pruned: Pruned | None = None) -> list[EntryDecision]:
+def decisions(offers: Sequence[BackendOffer], measured: Measured) -> list[EntryDecision]:
     """What a sweep decides about the entries of the cases that it measured, in the order of the declaration."""
     decided = []
     for shared in by_place(offers).values():
-        cases = [timed_case(offer, measured.frame, pruned) for offer in shared]
+        cases = [timed_case(offer, measured.frame) for offer in shared]
         if any(cases):
             smallest = policy.load().settings(shared[0].operator, measured.machine.kind).smallest_effect
             decided.append(decide(shared, cases, smallest))
@@ -241,76 +199,57 @@ def decisions(offers: Sequence[BackendOffer], measured: Measured, pruned: Pruned
 
 def decide(offers: Sequence[BackendOffer], measured: Sequence[TimedCase | None], smallest: float) -> EntryDecision:
     """What becomes of the entry that some cases share.  smallest: share of the time by which a winner must win."""
+    first, cases = offers[0], [case for case in measured if case]
+    rule, old = first.identity(first.rule), first.identity(first.config) if first.entry else ""
+    if len(cases) < len(offers):
+        missing = ", ".join(offer.case for offer, case in zip(offers, measured, strict=True) if case is None)
+        return EntryDecision(offers, Action.OPEN, f"the entry is for {missing} too, of which nothing is measured")
+    names = set(cases[0].times).intersection(*(case.times for case in cases))
+    times = {name: [case.times[name] for case in cases] for name in cases[0].times if name in names}
+    if rule not in times:
+        case = next(case for case in cases if rule not in case.times)
+        why = case.faults.get(rule, "it is not among the points")
+        return EntryDecision(offers, Action.OPEN, f"the rule has no time in {case.offer.case}: {why}")
 
-    def decided(action: Action, why: str, name: Identity = "") -> EntryDecision:
-        if not name:
-            return EntryDecision(offers, action, why)
-        return EntryDecision(offers, action, why, times[name][0].knobs, against(name, rule), trials(name))
-
-    if missing := [offer.case for offer, case in zip(offers, measured, strict=True) if case is None]:
-        are = "is" if len(missing) == 1 else "are"
-        return decided(Action.OPEN, f"the entry is for {', '.join(missing)} too, which {are} not measured")
-    cases, first = [case for case in measured if case], offers[0]
-    rule = first.identity(first.rule)
-    for case in cases:
-        if rule not in case.times:
-            why = case.faults.get(rule, "it is not among the points")
-            return decided(Action.OPEN, f"the rule has no time in {case.offer.case}: {why}")
-    times = {
-        name: [case.times[name] for case in cases] for name in cases[0].times if all(name in c.times for c in cases)
-    }
-
-    def pairs(name: Identity, other: Identity) -> list[tuple[LogTime, LogTime]]:
-        return list(zip(times[name], times[other], strict=True))
-
-    def against(name: Identity, other: Identity) -> Ratio:
-        return mean_ratio(pairs(name, other))
+    def beats_rule(name: Identity, by: float) -> bool:
+        """In every case, beyond doubt and by more than a share of the time."""
+        pairs = zip(times[name], times[rule], strict=True)
+        return name != rule and all(mean_ratio([own], [of_rule]).high < 1 - by for own, of_rule in pairs)
 
     def trials(name: Identity) -> int:
         return min(time.trials for time in times[name])
 
-    def beats_rule(name: Identity, by: float) -> bool:
-        """In every case, beyond doubt and by more than a share of the time."""
-        return all(mean_ratio([pair]).high < 1 - by for pair in pairs(name, rule))
-
-    def ousts(name: Identity) -> bool:
-        """It beats the present entry over all cases, beyond doubt and by what counts, and never loses to it."""
-        loses = any(mean_ratio([pair]).low > 1 for pair in pairs(name, old))
-        return against(name, old).high < 1 - smallest and not loses
-
-    ranked = sorted((math.fsum(time.log for time in own), name) for name, own in times.items() if name != rule)
-    winners = [name for _, name in ranked if beats_rule(name, smallest)]
-    confirmed = [name for name in winners if trials(name) >= LEAST_TRIALS]
-    one_trial = f"measured in one trial; {LEAST_TRIALS} are needed"
-    if not first.entry:
-        if confirmed:
-            return decided(Action.NEW, f"{against(confirmed[0], rule)} of the rule's time", confirmed[0])
-        if winners:
-            return decided(Action.OPEN, f"the best knobs were {one_trial}")
-        best = (
-            f"the best of {len(ranked)} takes {against(ranked[0][1], rule)} of the rule's time"
-            if ranked
-            else "no other"
+    def decided(action: Action, name: Identity, why: str = "") -> EntryDecision:
+        against = mean_ratio(times[name], times[rule])
+        return EntryDecision(
+            offers, action, why or f"{against} of the rule's time", times[name][0].knobs, against, trials(name)
         )
-        return decided(Action.BY_RULE, f"nothing beats the rule beyond doubt: {best}")
-    old = first.identity(first.config)
+
+    ranked = sorted(times, key=lambda name: (math.fsum(time.log for time in times[name]), name))
+    winners = [name for name in ranked if beats_rule(name, smallest)]
+    confirmed = [name for name in winners if trials(name) >= LEAST_TRIALS and name != old]
+    if not old:
+        if confirmed:
+            return decided(Action.NEW, confirmed[0])
+        if winners:
+            return EntryDecision(offers, Action.OPEN, f"the best knobs have one trial; {LEAST_TRIALS} are needed")
+        best = f"the best of {len(times)} takes {mean_ratio(times[ranked[0]], times[rule])} of its time"
+        return EntryDecision(offers, Action.BY_RULE, f"nothing beats the rule beyond doubt: {best}")
     if old == rule:
-        return decided(Action.REMOVED, "the rule gives the same knobs now")
-    better = [name for name in confirmed if name != old]
+        return EntryDecision(offers, Action.REMOVED, "the rule gives the same knobs now")
     if failed := [f"{case.offer.case}: {case.faults[old]}" for case in cases if old in case.faults]:
-        why = f"it fails: {'; '.join(failed)}"
-    elif old not in times:
-        return decided(Action.OPEN, "the present entry is not among the points")
-    elif trials(old) < LEAST_TRIALS:
-        return decided(Action.OPEN, f"the present entry was {one_trial}")
+        why = f"the entry fails: {'; '.join(failed)}"
+    elif old not in times or trials(old) < LEAST_TRIALS:
+        return EntryDecision(offers, Action.OPEN, f"the present entry has less than {LEAST_TRIALS} trials")
     else:
-        for name in filter(ousts, better):
-            return decided(Action.MOVED, f"{against(name, old)} of the old entry's time", name)
-        why = f"{against(old, rule)} of the rule's time"
+        for name in confirmed:
+            against_old = mean_ratio(times[name], times[old])
+            if against_old.high < 1 - smallest:
+                return decided(Action.MOVED, name, f"{against_old} of the old entry's time")
         if beats_rule(old, 0.0):
-            return decided(Action.CONFIRMED, why, old)
-        why = f"it takes {why}"
-    return decided(Action.MOVED, f"of the old entry: {why}", better[0]) if better else decided(Action.REMOVED, why)
+            return decided(Action.CONFIRMED, old)
+        why = f"the entry takes {mean_ratio(times[old], times[rule])} of the rule's time"
+    return decided(Action.MOVED, confirmed[0], why) if confirmed else EntryDecision(offers, Action.REMOVED, why)
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------
@@ -322,9 +261,7 @@ def rewritten(text: str, file: Path, decided: Iterable[EntryDecision], measured:
         document = tomlkit.parse(text)
     except ParseError as error:
         raise SweepError(f"{file} is not TOML: {error}; repair it, or remove it for a new one") from None
-    for decision in decided:
-        if decision.place.file != file:
-            continue
+    for decision in (decision for decision in decided if decision.place.file == file):
         table: Any = document
         for name in decision.place.table:
             table = table.setdefault(name, tomlkit.table(is_super_table=True))
@@ -337,15 +274,15 @@ def rewritten(text: str, file: Path, decided: Iterable[EntryDecision], measured:
                 entry.remove(name)
             entry.update(knobs)  # knobs that were there keep their place
             entry[PROVENANCE] = tomlkit.table()
-            entry[PROVENANCE].update(dict(confirmation(decision, measured)))
+            entry[PROVENANCE].update(confirmation(decision, measured))
             entry[PROVENANCE].add(tomlkit.nl())
     return tomlkit.dumps(document).rstrip("\n") + "\n"
 
 
-def confirmation(decision: EntryDecision, measured: Measured) -> Iterator[tuple[str, Any]]:
+def confirmation(decision: EntryDecision, measured: Measured) -> dict[str, Any]:
     """When, where and by how much an entry won: its time / the rule's, geometric mean over the cases, with interval."""
-    machine, versions, against = measured.machine, measured.environment.requirements, decision.against_rule
-    assert against is not None
+    machine, versions = measured.machine, measured.environment.requirements
+    assert decision.against_rule is not None
     facts = {
         "date": measured.day,
         "device": machine.market_name or machine.device or machine.cpu or "unknown device",
@@ -354,27 +291,18 @@ def confirmation(decision: EntryDecision, measured: Measured) -> Iterator[tuple[
         "driver": machine.driver,
         "cases": [case.case for case in decision.cases],
         "trials": decision.trials,
-        **{name: round(value, 4) for name, value in dataclasses.asdict(against).items()},
+        **{name: round(value, 4) for name, value in decision.against_rule._asdict().items()},
     }
-    return ((name, value) for name, value in facts.items() if value)
-
-
-# ---- words -----------------------------------------------------------------------------------------------------------
-
-
-STYLES = {Action.MOVED: "yellow", Action.REMOVED: "yellow", Action.OPEN: "red", Action.NEW: "green"}
+    return {name: value for name, value in facts.items() if value}
 
 
 def show(decided: Sequence[EntryDecision], console: Console) -> None:
     """A row for each entry, and how many there are of each kind."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("entry", "", "knobs", "why"):
-        table.add_column(name, overflow="fold")
+    table = Table("entry", "", "knobs", "why", box=None, pad_edge=False)
     for decision in decided:
         knobs = " ".join(f"{name}={value}" for name, value in (decision.entry or {}).items())
-        action = Text(decision.action, STYLES.get(decision.action, ""))
-        table.add_row(str(decision.place), action, knobs, Text(decision.why))
-    console.print(table)
+        table.add_row(str(decision.place), str(decision.action), knobs, decision.why)
+    console.print(table, markup=False)
     counts = Counter(decision.action for decision in decided)
     console.print(", ".join(f"{counts[action]} {action}" for action in Action if counts[action]))
 
@@ -389,7 +317,7 @@ def document(decided: Iterable[EntryDecision]) -> dict[str, object]:
             "action": str(decision.action),
             "why": decision.why,
             "knobs": decision.entry,
-            "against_rule": dataclasses.astuple(decision.against_rule) if decision.against_rule else None,
+            "against_rule": decision.against_rule,
             "trials": decision.trials,
         }
         for decision in decided

@@ -211,7 +211,7 @@ def study(folder: Path, **more: Any) -> Path:
         "title": "M sweep",
         "question": "how far?",
         "figures": ["speed"],
-        "guidance": [{"rule": "BM 32", "loses": 0.01}],
+        "guidance": ["BM 32; loses 1.0% in the mean"],
     }
     (folder / "study.json").write_text(json.dumps({**about, **more}))
     (folder / "speed.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
@@ -224,7 +224,7 @@ def test_a_study_is_its_figures_table_and_rules(tmp_path: Path) -> None:
     site = made_site.site_of(synthetic.history(2), results=tmp_path)
     pieces = dict(studies.studies_files(site))["study/m_sweep/h200x1"]
     assert found(pieces, "image")[0]["source"] == "studies/m_sweep/h200x1/speed.svg"
-    assert "BM 32 (following it costs 1.0% on average)" in texts(pieces)
+    assert "BM 32; loses 1.0% in the mean" in texts(pieces)
     assert found(pieces, "table")[0]["rows"] == [[1, "triton", 2.5], [16, "blas", None]]
     assert sorted(studies.files(site)) == [f"studies/m_sweep/h200x1/{name}" for name in ("speed.svg", "table.csv")]
 

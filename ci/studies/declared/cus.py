@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ci.studies import plots
-from ci.studies.frame import each, listed, seconds_of, timed
+from ci.studies.frame import PLACE, each, listed, timed
 from ci.studies.types import Figures, Knobs, Study, StudyPart, Tried
 
 COUNTS = (4, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128)
@@ -39,16 +39,12 @@ def cus(config: Knobs) -> float:
 def by_cus(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with `cus`, `maker`, and `library_percent`, the library's time with as many CUs / time."""
     rows = rows.assign(
-        cus=each(cus, "config")(rows),
-        maker=[
-            "library" if baseline else name for baseline, name in zip(rows["baseline"], rows["backend"], strict=True)
-        ],
+        cus=each(cus, "config")(rows), maker=rows["backend"].astype(str).where(~rows["baseline"], "library")
     )
-    places = list(zip(rows["case"], rows["cus"], strict=True))
-    of_library = [
-        place if baseline and place[1] > 0 else None for place, baseline in zip(places, rows["baseline"], strict=True)
-    ]
-    return rows.assign(library_percent=seconds_of(rows, of_library, places) / rows["seconds"] * 100)
+    place = [*PLACE, "case", "cus"]
+    library = timed(rows, maker=["library"]).dropna(subset=["cus"]).groupby(place)["seconds"].min()
+    rows = rows.join(library.rename("library_s"), on=place)
+    return rows.assign(library_percent=rows["library_s"] / rows["seconds"] * 100)
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
@@ -61,9 +57,10 @@ def figures(rows: pd.DataFrame) -> Iterator[Figures]:
     for operator, sizes in DRAWN.items():
         for ranks in (2, 4, 8):
             cases = [f"w{ranks}_fp16_{size}" for size in sizes]
-            panels = plots.by(timed(rows, operator=[operator], cus=COUNTS, case=cases), "case", "busbw")
+            own = timed(rows, operator=[operator], cus=COUNTS, case=cases)
             title = f"{operator}, fp16, {ranks} ranks: bandwidth over CUs"
-            yield f"{operator}_{ranks}", plots.lines(title, panels, "cus", "maker", baselines=["library"])
+            figure = plots.lines(title, own, "cus", "busbw", "maker", panel="case", baselines=["library"])
+            yield f"{operator}_{ranks}", figure
 
 
 CUS = Study(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ci.studies import plots, rules
-from ci.studies.frame import fastest, listed, timed
-from ci.studies.types import Figures, Finding, Study, StudyPart, Tried
+from ci.studies.frame import PLACE, listed, timed
+from ci.studies.types import Figures, Study, StudyPart, Tried
 
 KNOBS = {
     "num_warps": (2, 4, 8),
@@ -22,9 +22,15 @@ KNOBS = {
 KNOBS_OF_AMD = {"matrix_instr_nonkdim": (16, 32), "kpack": (1, 2), "waves_per_eu": (0, 1, 2, 3, 4)}
 
 
+def fastest(rows: pd.DataFrame) -> pd.DataFrame:
+    """The fastest point of each case and backend."""
+    rows = timed(rows).dropna(subset=["seconds"])
+    return rows.loc[sorted(rows.groupby([*PLACE, "case", "backend"], sort=False)["seconds"].idxmin())]
+
+
 def table(rows: pd.DataFrame) -> pd.DataFrame:
     columns = ("us", "tflops", "peak_percent", "ratio", "low", "high", "launch")
-    return listed(fastest(rows, backend=["triton"]), ("N", "K", "M"), columns)
+    return listed(timed(fastest(rows), backend=["triton"]), ("N", "K", "M"), columns)
 
 
 def figures(rows: pd.DataFrame) -> Iterator[Figures]:
@@ -33,13 +39,11 @@ def figures(rows: pd.DataFrame) -> Iterator[Figures]:
     title = "GEMM: one knob changed, time / time of the default"
     yield "knobs", plots.heatmap(title, one_knob, "M", "setting", "ratio", "shape")
     title = "GEMM: best configuration of each M, and the library"
-    best = [("", fastest(rows), "tflops")]
-    yield "best", plots.lines(title, best, "M", "series", log_y=["tflops"])
+    yield "best", plots.lines(title, fastest(rows), "M", "tflops", "series", log_y=True)
 
 
-def findings(rows: pd.DataFrame) -> Iterator[Finding]:
-    points = timed(rows, backend=["triton"])
-    yield from rules.findings(points, "Recommended configuration by M", "M", "launch", "M")
+def findings(rows: pd.DataFrame) -> Iterator[str]:
+    yield from rules.best_choices(timed(rows, backend=["triton"]), "launch", "M", "M")
 
 
 DEEP_TUNING = Study(

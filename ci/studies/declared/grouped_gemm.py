@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ci.studies import plots
-from ci.studies.backends import backend_findings, backend_means
-from ci.studies.frame import listed, plain
-from ci.studies.types import Figures, Finding, Study, StudyPart
+from ci.studies.frame import plain
+from ci.studies.types import Figures, Study, StudyPart
+from ci.tables import TableComparison, compare
 
 OPERATORS = tuple(f"grouped_gemm_{product}" for product in ("forward", "dgrad", "wgrad"))
 OTHERS = ("torch_grouped", "ck", "hipblaslt_grouped", "gmm", "aiter_gmm", "triton", "autotune")
@@ -17,31 +17,58 @@ CASES = tuple(
     f"*_m{mean}_{routing}" for mean in (2048, 4096) for routing in ("balanced", "mild", "extreme", "unbalanced")
 )
 KEYS = ("operation", "model", "layer", "G", "M", "routing")
-COMPARED = {
-    "keys": KEYS,
-    "value": "tflops",
-    "baseline": "loop",
-    "score": "higher",
-    "by": (("operation",), ("model",), ("routing",)),
-    "regret": {"autotune": ("loop", *OTHERS[:-1])},
-}
+
+
+def speeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """TFLOPS of each case (rows, by KEYS) and backend (columns).  A case is named "dsv3_gateup_b8_m2048_mild"."""
+    own = plain(rows)
+    model, layer = (own["case"].str.split("_").str[place] for place in (0, 1))
+    own = own.assign(model=model, layer=layer)
+    return own.pivot_table(index=list(KEYS), columns="backend", values="tflops", aggfunc="max").reset_index()
+
+
+def compared(rows: pd.DataFrame) -> TableComparison | None:
+    """Every backend against the loop; None where the loop was not measured."""
+    table = speeds(rows)
+    backends = [name for name in table if name in ("loop", *OTHERS)]
+    chosen = {"autotune": [name for name in backends if name != "autotune"]} if "autotune" in backends else {}
+    by = [("operation",), ("model",), ("routing",)]
+    return compare(table, KEYS, backends, "loop", by=by, regret=chosen) if "loop" in backends else None
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
-    return listed(plain(rows), KEYS, ("tflops",), spread="backend")
+    table = speeds(rows).sort_values(list(KEYS), kind="stable")
+    return table.rename(columns=lambda name: name if name in KEYS else f"{name}: tflops").reset_index(drop=True)
 
 
 def figures(rows: pd.DataFrame) -> Iterator[Figures]:
-    own = plain(rows)
-    title = "Grouped GEMM, bf16: speed of each backend in each case"
-    yield "backends", plots.dots(title, plots.by(own, "operation", "tflops"), "case", "backend", ["loop"])
-    title = "Grouped GEMM, bf16: geometric mean of speed / speed of the loop"
-    means = backend_means(own, **COMPARED)
-    yield "means", plots.dots(title, [("", means, "mean_ratio")], "rows_of", "backend", geometric_mean=False)
+    comparison = compared(rows)
+    if comparison:
+        title = "Grouped GEMM, bf16: geometric mean of speed / speed of the loop"
+        groups = [(", ".join(map(str, group.key.values())) or "all", group) for group in comparison.against.groups]
+        means = {of: {name: column["geometric_mean"] for name, column in group.columns.items()} for of, group in groups}
+        figure, (axes,) = plots.panels(title, 1)
+        for name, own in pd.DataFrame(means).T.drop(columns="loop").items():
+            axes.plot(own, own.index, "o", label=str(name))
+        yield "means", plots.with_legend(figure)
 
 
-def findings(rows: pd.DataFrame) -> Iterator[Finding]:
-    yield from backend_findings(plain(rows), **COMPARED)
+def findings(rows: pd.DataFrame) -> Iterator[str]:
+    comparison = compared(rows)
+    for group in comparison.against.groups if comparison else ():
+        for name, of in group.columns.items():
+            if name != "loop" and of["rows"]:
+                rows_of = ", ".join(map(str, group.key.values())) or "all"
+                yield (
+                    f"{rows_of}: {name} {of['geometric_mean']:.3f} of the loop "
+                    f"(geometric mean), wins {of['wins']} of {of['rows']}, {of['worst']:.3f} to {of['best']:.3f}"
+                )
+    for regret in comparison.regrets if comparison else ():
+        of = regret.against.columns[regret.column]
+        yield (
+            f"{regret.column} against the best of its candidates: {of['geometric_mean']:.3f} in the geometric mean of "
+            f"{of['rows']} rows, {of['below']} below 0.95, worst {of['worst']:.3f}"
+        )
 
 
 GROUPED_GEMM = Study(

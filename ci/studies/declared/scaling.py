@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pandas as pd
 
 from ci.studies import plots
-from ci.studies.frame import each, listed, seconds_of, timed
+from ci.studies.frame import PLACE, each, listed, of_device, timed
 from ci.studies.types import Figures, Knobs, Study, StudyPart
 
 LIBRARY = "blas+rccl"
@@ -26,21 +27,9 @@ def ranks_of(dims: Knobs, world: int) -> int:
     return int(dims.get("of") or world)
 
 
-def shape(dims: Knobs) -> tuple[int, int, int] | None:
-    """(N, K, M) of the whole product; None for a row that has none."""
-    return (dims["N"] * int(dims.get("of") or 1), dims["K"], dims["M"]) if {"M", "N", "K"} <= dims.keys() else None
-
-
-def product_words(dims: Knobs) -> str:
-    """ "N 4096, K 14336, M 64" of the whole product."""
-    product = shape(dims)
-    return "N {}, K {}, M {}".format(*product) if product else ""
-
-
-def weak(dims: Knobs, ranks: int) -> str:
-    """What stays the same under weak scaling: "2048 columns a rank, K 4096, M 64"."""
-    product = shape(dims)
-    return f"{product[0] // ranks} columns a rank, K {product[1]}, M {product[2]}" if product else ""
+def product(dims: Knobs) -> tuple[int, int, int]:
+    """(N, K, M) of the whole product."""
+    return dims["N"] * int(dims.get("of") or 1), dims["K"], dims["M"]
 
 
 def line(dims: Knobs, backend: str) -> str:
@@ -51,30 +40,34 @@ def line(dims: Knobs, backend: str) -> str:
 def scaled(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with ranks, the product alone that each is compared with, and its speed of all ranks.
 
+    whole: N, K and M of the whole product; weak: what stays the same under weak scaling.
     alone_us: a rank's share of the product by itself, by the same kernel or else by the library; overhead: time / that;
     speedup: the whole product on one rank / time.  all_tflops: of all ranks that share the product; of a share alone,
-    as if all of them were as fast.
+    as if all of them were as fast.  link_us: least time of the link bytes; link_percent: its share of the time.
     """
+    n, k, m = zip(*map(product, rows["dims"]), strict=True)
+    ranks = [ranks_of(dims, world) for dims, world in zip(rows["dims"], rows["world"], strict=True)]
     rows = rows.assign(
-        ranks=each(ranks_of, "dims", "world")(rows),
-        whole=each(product_words, "dims")(rows),
+        ranks=ranks,
+        whole=list(map("N {}, K {}, M {}".format, n, k, m)),
+        weak=[f"{n // ranks} columns a rank, K {k}, M {m}" for n, k, m, ranks in zip(n, k, m, ranks, strict=True)],
         line=each(line, "dims", "backend")(rows),
+        fused=rows["backend"].isin(FUSED),
     )
-    rows = rows.assign(
-        weak=each(weak, "dims", "ranks")(rows), line_ranks=each("{}, {} ranks".format, "line", "ranks")(rows)
-    )
-    fused = rows["backend"].isin(FUSED)
-    products = [(shape(dims), own) for dims, own in zip(rows["dims"], fused, strict=True)]
-    at_ranks = list(zip(products, rows["ranks"], strict=True))
-    is_alone = [("of" in dims and not point) for dims, point in zip(rows["dims"], rows["point"], strict=True)]
-    shares = [place if alone else None for place, alone in zip(at_ranks, is_alone, strict=True)]
-    alone_s = seconds_of(rows, shares, at_ranks)
-    one_rank_s = seconds_of(rows, shares, [(product, 1) for product in products])
+    is_alone = (rows["point"] == "") & rows["dims"].map(lambda dims: "of" in dims).astype(bool)
+    place = [*PLACE, "whole", "fused", "ranks"]
+    alone = timed(rows[is_alone]).groupby(place)["seconds"].min()
+    one_rank = alone[alone.index.get_level_values("ranks") == 1].droplevel("ranks").rename("one_rank_s")
+    rows = rows.join(alone.rename("alone_s"), on=place).join(one_rank, on=place[:-1])
+    links = of_device(rows, lambda hardware, dtype, world: hardware.link_to(world - 1) if world > 1 else math.nan)
     return rows.assign(
-        alone_us=alone_s * 1e6,
-        overhead=rows["seconds"] / alone_s,
-        speedup=one_rank_s / rows["seconds"],
+        line_ranks=each("{}, {} ranks".format, "line", "ranks")(rows),
+        alone_us=rows["alone_s"] * 1e6,
+        overhead=rows["seconds"] / rows["alone_s"],
+        speedup=rows["one_rank_s"] / rows["seconds"],
         all_tflops=rows["flops"] * rows["ranks"] / rows["seconds"] / 1e12,
+        link_us=rows["link_bytes"] / links * 1e6,
+        link_percent=rows["link_bytes"] / links / rows["seconds"] * 100,
     )
 
 
@@ -84,15 +77,12 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def figures(rows: pd.DataFrame) -> Iterator[Figures]:
-    rows = scaled(rows)
-    panels = plots.by(timed(rows, world=(2, 4, 8)), "shape", "overhead")
-    title = "GEMM + all-scatter, fp16: time / time of the rank's product alone"
-    yield "overhead", plots.lines(title, panels, "M", "line_ranks")
-    for name, what, values, kind in (("strong", "whole", STRONG, "inverse"), ("weak", "weak", WEAK, "constant")):
-        panels = plots.by(timed(rows, **{what: values}), what, "us")
-        title = f"GEMM + all-scatter, fp16: {name} scaling; dotted: ideal from the fewest ranks"
-        ideal = plots.ideal(kind, "ranks", "us", "line")
-        yield name, plots.lines(title, panels, "ranks", "line", log_y=["us"], decorate=ideal)
+    rows = timed(scaled(rows))
+    title, own = "GEMM + all-scatter, fp16: time / time of the rank's product alone", rows[rows["world"] > 1]
+    yield "overhead", plots.lines(title, own, "M", "overhead", "line_ranks", panel="shape")
+    for name, column, values in (("strong", "whole", STRONG), ("weak", "weak", WEAK)):
+        title, own = f"GEMM + all-scatter, fp16: {name} scaling", rows[rows[column].isin(values)]
+        yield name, plots.lines(title, own, "ranks", "us", "line", panel=column, log_y=True)
 
 
 SCALING = Study(

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ci.studies import plots, rules
 from ci.studies.frame import each, listed, timed
-from ci.studies.types import Figures, Finding, Knobs, Study, StudyPart, Tried
+from ci.studies.types import Figures, Knobs, Study, StudyPart, Tried
 
 OPERATORS = tuple(f"grouped_gemm_{product}" for product in ("forward", "dgrad", "wgrad"))
 MEANS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -21,14 +21,11 @@ def streams(config: Knobs) -> str:
     return "serial" if count == 1 else f"{count} streams"
 
 
-def experts(case: str, dims: Knobs) -> str:
-    """Model, layer and number of experts: a case is named "dsv3_gateup_b8_m2048_mild"."""
-    words = case.split("_")[:2]
-    return ", ".join([*words, f"{dims['G']} experts"] if "G" in dims else words)
-
-
 def with_streams(rows: pd.DataFrame) -> pd.DataFrame:
-    return timed(rows.assign(streams_text=each(streams, "config")(rows), experts=each(experts, "case", "dims")(rows)))
+    """With streams in words, and model, layer and experts of a case, which is named "dsv3_gateup_b8_m2048_mild"."""
+    rows = timed(rows.assign(streams_text=each(streams, "config")(rows)))
+    rows[["model", "layer"]] = rows["case"].str.split("_", expand=True)[[0, 1]]
+    return rows.assign(experts=each("{}, {}, {:g} experts".format, "model", "layer", "G")(rows))
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
@@ -38,15 +35,15 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
 
 def figures(rows: pd.DataFrame) -> Iterator[Figures]:
     rows = with_streams(rows)
-    for product in ("forward", "dgrad", "wgrad"):
-        panels = plots.by(rows[rows["operation"] == product], "experts", "ratio")
+    for product, own in rows.groupby("operation", sort=False):
         title = f"Grouped GEMM, {product}: time on streams / time of the serial loop"
-        yield product, plots.lines(title, panels, "M", "streams_text")
+        yield str(product), plots.lines(title, own, "M", "ratio", "streams_text", panel="experts")
 
 
-def findings(rows: pd.DataFrame) -> Iterator[Finding]:
-    own = timed(rows, backend=["loop"])
-    yield from rules.findings(own, "Serial or on several streams", "M", "setting", "tokens per expert", OPERATORS)
+def findings(rows: pd.DataFrame) -> Iterator[str]:
+    yield from rules.best_choices(
+        with_streams(rows), "streams_text", ["operation", "M"], "product and tokens per expert"
+    )
 
 
 STREAMS = Study(

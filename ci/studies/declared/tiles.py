@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pandas as pd
 
 from ci.studies import plots, rules
-from ci.studies.frame import listed, tried
-from ci.studies.types import Figures, Finding, Knobs, Study, StudyPart, Tried
+from ci.studies.frame import PLACE, each, listed, tried
+from ci.studies.types import Figures, Knobs, Study, StudyPart, Tried
 
 WARPS = {(64, 64): 4, (64, 128): 4, (128, 64): 4, (128, 128): 8, (64, 256): 8, (128, 256): 8, (256, 128): 8}
 
@@ -17,27 +18,41 @@ TILES = tuple({**PLAIN, "block_m": m, "block_n": n, "num_warps": warps} for (m, 
 """One program per tile, no slices of K: what differs is the tile, with the warps that keep it in registers."""
 
 
+def tiles(config: Knobs, dims: Knobs, world: int) -> float:
+    """Tiles of a rank's output, times slices of K; NaN for a launch without tiles."""
+    m, n = config.get("block_m"), config.get("block_n")
+    if not (m and n and "M" in dims and "N" in dims):
+        return math.nan
+    return float(-(-dims["M"] // m) * -(-dims["N"] // int(world) // n) * config.get("split_k", 1))
+
+
+def points_tried(rows: pd.DataFrame) -> pd.DataFrame:
+    """With time / time of the best point of the case, tiles against CUs, and `fill`: 128 x 128 tiles against CUs."""
+    best = rows.groupby([*PLACE, "case", "backend"])["seconds"].transform("min")
+    square = [tiles({"block_m": 128, "block_n": 128}, *of) for of in zip(rows["dims"], rows["world"], strict=True)]
+    rows = rows.assign(to_best=rows["seconds"] / best, tiles=each(tiles, "config", "dims", "world")(rows), fill=square)
+    units = rows["compute_units"].astype(float)
+    return tried(rows.assign(tiles_per_cu=rows["tiles"] / units, fill=rows["fill"] / units), backend=["triton"])
+
+
 def table(rows: pd.DataFrame) -> pd.DataFrame:
     keys = ("N", "K", "M", "tile", "num_stages", "group_m")
     columns = ("us", "tflops", "ratio", "low", "high", "to_best", "tiles", "tiles_per_cu")
-    return listed(tried(rows, backend=["triton"]), keys, columns)
+    return listed(points_tried(rows), keys, columns)
 
 
 def figures(rows: pd.DataFrame) -> Iterator[Figures]:
-    points = tried(rows, backend=["triton"])
+    points = points_tried(rows)
     for knob in ("tile", "num_stages", "group_m") if len(points) else ():
         title = f"GEMM, {knob}: best time with this value / best time of the case, geometric mean"
-        reached = rules.marginals(points, knob, "shape")
-        yield knob, plots.lines(title, [("", reached, "loss")], knob, "shape", categories=True)
+        yield knob, plots.lines(title, rules.losses(points, knob, "shape"), knob, "loss", "shape")
     yield "heat", plots.heatmap("GEMM: time of each tile / best tile of the M", points, "M", "tile", "us", "shape", "x")
 
 
-def findings(rows: pd.DataFrame) -> Iterator[Finding]:
-    points = tried(rows, backend=["triton"])
-    yield from rules.findings(points, "Which tile for which M", "M", "tile", "M")
-    yield from rules.findings(
-        points, "Tiles against CUs: which tile for which fill", "fill", "tile", "tiles of 128 x 128 / CUs"
-    )
+def findings(rows: pd.DataFrame) -> Iterator[str]:
+    points = points_tried(rows)
+    yield from rules.best_choices(points, "tile", "M", "M")
+    yield from rules.best_choices(points, "tile", "fill", "tiles of 128 x 128 / CUs")
 
 
 TILES_STUDY = Study(

@@ -117,12 +117,7 @@ def test_out_is_where_the_lines_go_in_the_end(out: str) -> None:
 
 @pytest.mark.parametrize(
     ("words", "tasks", "last"),
-    [
-        ("ab main HEAD", 3, "-m ci ab --replay"),
-        ("isa", 1, ""),
-        ("sweep gemm --knob n=4,8 --out x", 8, "-m ci sweep gemm --knob n=4,8 --show --from"),
-        ("sweep gemm --knob n=4,8 --out x", 1, ""),
-    ],
+    [("ab main HEAD", 3, "-m ci ab --replay"), ("isa", 1, ""), ("sweep gemm --knob n=4,8 --out x", 1, "")],
 )
 def test_what_comes_last(words: str, tasks: int, last: str) -> None:
     _, spec = split(words, tasks)
@@ -136,12 +131,12 @@ def test_a_run_without_out_is_recorded_in_the_end() -> None:
     assert " ".join(jobs.finish_command(command, 1)) == "-m ci records add --results there"
 
 
-def test_a_sweep_is_dealt_to_tasks() -> None:
-    for tasks, dealt in ((8, ["--shard", "3/8"]), (1, [])):
-        _, spec = split("sweep gemm --knob num_warps=4,8 --out x.jsonl", tasks)
-        wanted = ["sweep", "gemm", "--knob", "num_warps=4,8", "--out", "/o", "--resume", *dealt]
-        assert spec.task_argv(2 if dealt else 0, Path("/o"))[2:] == wanted
-        assert spec.out == "x.jsonl"
+def test_a_sweep_is_one_task_that_goes_on_with_its_file() -> None:
+    _, spec = split("sweep gemm --knob num_warps=4,8 --out x.jsonl", 1)
+    assert spec.task_argv(0, Path("/o"))[2:] == ["sweep", "gemm", "--knob", "num_warps=4,8", "--out", "/o"]
+    assert spec.out == "x.jsonl"
+    with pytest.raises(click.UsageError, match="'sweep' cannot be split; `run` and `ab` can"):
+        split("sweep gemm --knob num_warps=4,8 --out x.jsonl", 8)
 
 
 def shown(result: Result, tmp_path: Path) -> str:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from benchmarks.points import Point
-from ci.studies import changes, folder
+from ci.studies.declared.changes import Change, before_and_after
 from ci.studies.declared.cus import by_cus
 from ci.studies.declared.scaling import scaled
-from ci.studies.types import Change, Study, StudyPart
-from ci.sweeps.pruning import PointCompiler
 from tests.ci.studies.made_rows import made_rows
 
 DECLARED = (
@@ -26,6 +21,7 @@ DEFAULT = {"hint": True, "scatter": "store", "programs": 4}
 
 def row(seconds, backend="triton", config=DEFAULT, case="m1", **knobs):
     return {
+        "registers": 100 * seconds,
         "operator": "op",
         "case": case,
         "backend": backend,
@@ -53,7 +49,7 @@ def rows():
 
 
 def pairs(rows):
-    made = changes.before_and_after(rows, DECLARED)
+    made = before_and_after(rows, DECLARED)
     return dict(zip(made["change"], made.to_dict("records"), strict=True))
 
 
@@ -66,6 +62,7 @@ def test_both_points_of_a_change_stand_in_one_row():
     assert made["hint"]["change_ratio"] == pytest.approx(1 / 3)
     assert made["put"]["change_ratio"] == pytest.approx(0.5)
     assert made["put"]["ratio_low"] < 0.5 < made["put"]["ratio_high"]
+    assert (made["hint"]["registers_before"], made["hint"]["registers_after"]) == (300, 100)
 
 
 def test_a_point_without_a_time_makes_no_pair():
@@ -80,66 +77,6 @@ def test_a_default_that_its_launch_does_not_name_is_the_side_that_was_not_measur
     found = pairs(made_rows(*made))
     assert {name: row["change_ratio"] for name, row in found.items()} == pytest.approx({"hint": 1 / 3, "put": 0.5})
     assert pairs(made_rows(made[0])) == {}, "one row is no pair"
-
-
-# Machine code that was compiled with a study is kept, and read again as it was.
-
-
-STUDY = Study("s", "S", "?", "", (StudyPart("op", ("*",)),), table=lambda rows: rows, figures=lambda rows: ())
-COMPILER = PointCompiler(Path(), Console())
-METRICS = {"vgpr": 12, "vgpr_spills": 0, "instructions": 100, "bytes_per_store": 16.0}
-
-
-def answer():
-    """What the compiling program writes: one point of AMD's, one of NVIDIA's names, one without anything to compile."""
-    told = {"case": "m1", "status": "ok"}
-    points = [
-        {**told, "backend": "triton", "knobs": {}, "metrics": METRICS},
-        {**told, "backend": "triton", "knobs": {"hint": False}, "metrics": {"registers": 9, "scratch_bytes": 4}},
-        {**told, "backend": "gluon", "knobs": {}, "status": "failed", "why": "no", "metrics": None},
-        {**told, "backend": "rccl", "knobs": {}, "status": "undeclared", "why": "nothing to compile"},
-    ]
-    return {"points": points}
-
-
-@pytest.fixture
-def compiled(monkeypatch):
-    asked = []
-
-    def told(self, operator, batches, arch, units, title):
-        asked.append((arch, units, [one.label for one in batches[0].points]))
-        return answer()
-
-    monkeypatch.setattr(PointCompiler, "compile_points", told)
-    points = {"m1": [Point("m1", "triton"), Point("m1", "triton", {"hint": False})]}
-    found = changes.compiled(STUDY, lambda part, arch, units: points, "sm_90", 132, COMPILER)
-    return asked, found
-
-
-def test_every_point_is_compiled_for_the_device_and_for_amd(compiled):
-    asked, found = compiled
-    assert [(arch, units) for arch, units, _ in asked] == [("gfx942", None), ("gfx950", None), ("sm_90", 132)]
-    assert len(asked[0][2]) == 2
-    assert len(found) == 9
-    assert found[0].numbers == {"registers": 12, "spills": 0, "instructions": 100, "store_bytes": 16}
-    assert found[1].numbers == {"registers": 9, "spills": 4}
-    assert found[2].why == "failed: no"
-
-
-def test_it_is_kept_beside_the_trial_file_and_taken_over(compiled, tmp_path):
-    file, place = tmp_path / "s.jsonl", tmp_path / "place"
-    changes.code_file(file).write_text(changes.as_text(compiled[1]))
-    assert changes.code_file(file).name == "s.code.json"
-    assert changes.read(place) == []
-    folder.keep_code(place, [file, tmp_path / "other.jsonl"])
-    assert changes.read(place) == compiled[1]
-
-
-def test_nothing_is_compiled_for_a_cpu(monkeypatch):
-    monkeypatch.setattr(PointCompiler, "compile_points", lambda *_: {"points": []})
-    asked = []
-    changes.compiled(STUDY, lambda part, arch, units: asked.append(arch) or {}, "cpu", None, COMPILER)
-    assert asked == ["gfx942", "gfx950"]
 
 
 # The product alone that a row of `scaling` is compared with.

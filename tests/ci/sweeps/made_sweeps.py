@@ -11,7 +11,6 @@ from benchmarks.points import Knobs
 from ci.sweeps import measured
 from ci.sweeps.catalogue import BackendOffer, Catalogue, KnobFact, TablePlace
 from ci.sweeps.measured import Measured
-from ci.trials.trial import Cost
 from tests.ci.made_trials import declaration, tree, write
 from tests.ci.sweeps.made_lines import line
 
@@ -26,8 +25,8 @@ def facts(knobs: dict[str, Any]) -> dict[str, KnobFact]:
 
 
 def offer(case: str = "m16", backend: str = "triton", **more: Any) -> BackendOffer:
-    given = {"config": {"block_m": 16}, "knobs": facts(KNOBS), "defaults": KNOBS, "dtype": "fp16", **more}
-    return BackendOffer("gemm", case, backend, cost=Cost(10**12, 10**9, 0, 0), **given)
+    given = {"config": {"block_m": 16}, "knobs": facts(KNOBS), "defaults": KNOBS, **more}
+    return BackendOffer("gemm", case, backend, **given)
 
 
 def catalogue(offers: Sequence[BackendOffer] = (), arch: str = "sm_90") -> Catalogue:

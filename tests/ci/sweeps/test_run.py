@@ -99,15 +99,6 @@ def test_a_budget_ends_it_and_says_what_is_left(tmp_path: Path) -> None:
     assert set(_measured(plan.out).values()) == {1}
 
 
-def test_a_point_is_dealt_to_one_shard_whoever_else_is_there() -> None:
-    whole = driver.plan(Path("x"))
-    dealt = [dataclasses.replace(whole, shard=(k, 5)).dealt.get("m16", []) for k in range(1, 6)]
-    assert sorted(point.label for own in dealt for point in own) == sorted(p.label for p in whole.dealt["m16"])
-    fewer = dataclasses.replace(whole.pruned, to_measure={"m16": whole.pruned.to_measure["m16"][:5]})
-    some = dataclasses.replace(whole, pruned=fewer, shard=(2, 5)).dealt.get("m16", [])
-    assert set(some) <= set(dealt[1])
-
-
 def _refused(plan: SweepPlan, words: str) -> None:
     with pytest.raises(SweepError, match=words):
         run.measure(plan, Console(quiet=True))
@@ -147,8 +138,7 @@ def test_the_first_lines_name_what_is_not_timed(tmp_path: Path) -> None:
         twins=(UntimedPoint(kept[5], points[1].label), UntimedPoint(kept[6], "triton")),
     )
     plan = dataclasses.replace(plan, pruned=pruned)
-    seen = run.seen_in([parsed(line([]))], "gemm", "spaced")
-    left = run.due(plan.dealt, plan.rungs_here, seen, plan.anchors)
+    left = run.state(plan)[1]
     batches = plan.points_file(left).batches
     told = {one.point.label: one.same_as for batch in batches for one in batch.untimed}
     assert told == {kept[5].label: points[1].label, kept[6].label: "triton"}
@@ -164,7 +154,7 @@ RUNGS = Rungs((8, 20, 40))
 
 
 def _next(*lines, rungs: Rungs = RUNGS, points=POINTS) -> DueRung | None:
-    seen = seen_in([parsed(one) for one in lines], "gemm", "spaced")
+    seen = seen_in([parsed(one) for one in lines], "gemm")
     return due({"m16": points}, rungs, seen, {"m16": "triton"})
 
 
@@ -231,24 +221,6 @@ def test_a_fast_library_drops_none_of_our_points() -> None:
 def test_the_anchor_drops_points_that_are_slower_than_it() -> None:
     slow = [POINTS[0], POINTS[3]]
     assert _next(_rung([2, 16]), points=slow) is None
-
-
-def test_lines_of_another_regime_are_of_another_sweep() -> None:
-    assert _warps(_next(_rung(TRUTH, regime="sustained"))) == [2, 4, 8, 16]
-
-
-@pytest.mark.parametrize(
-    ("rounds", "more", "words"),
-    [
-        ((), {}, "at least"),
-        ((1,), {}, "2 rounds at least"),
-        ((4, 40), {}, "4 rounds in the first rung"),
-        ((8,), {"miss": 1.0}, "chance of 1 "),
-    ],
-)
-def test_rungs_that_cannot_work_are_refused(rounds, more, words: str) -> None:
-    with pytest.raises(SweepError, match=words):
-        Rungs(rounds, **more)
 
 
 # The lines of a sweep as one row per point.
@@ -332,7 +304,7 @@ def test_a_default_that_is_best_is_said(tmp_path: Path) -> None:
     [one] = show.rankings(only)
     assert one.winner["is_anchor"]
     assert not one.beats_anchor
-    assert show.case_sentences(one) == ["the default of triton is the best of 2 points"]
+    assert list(show.case_sentences(one)) == ["the default of triton is the best of 2 points"]
 
 
 def test_what_fails_is_never_the_winner(tmp_path: Path) -> None:
@@ -346,8 +318,7 @@ def test_points_as_good_as_the_winner_are_counted(tmp_path: Path) -> None:
     alike = [({"num_warps": 8}, 0.9), ({"num_warps": 4}, 0.9005), ({"num_warps": 2}, 1.2)]
     lines = [line(alike, noise=1e-4, drift=1e-4)]
     [one] = show.rankings(read([write(tmp_path / "s.jsonl", *lines)]))
-    assert len(show.finalists(one)) == 2
-    assert "1 more within 1 % of it" in show.case_sentences(one)[0]
+    assert "1 more within 1 % of it" in show.winner_sentence(one)
 
 
 def test_what_is_shown_of_a_sweep(shown: Measured, golden) -> None:
@@ -356,10 +327,9 @@ def test_what_is_shown_of_a_sweep(shown: Measured, golden) -> None:
     out = io.StringIO()
     show.terminal(found, Console(file=out, width=120))
     golden("sweeps/terminal.txt", out.getvalue())
-    assert "Every point was measured in every rung" in show.chances(Rungs((40,), halving=False))
     rows = list(csv.DictReader(io.StringIO(show.csv(shown))))
-    assert {row["knob.num_warps"]: row["status"] for row in rows if row["point"]} == {
-        **dict.fromkeys(map(str, SHOWN), "ok"), "32": "crash"
+    assert {json.loads(row["knobs"])["num_warps"]: row["status"] for row in rows if row["point"]} == {
+        **dict.fromkeys(SHOWN, "ok"), 32: "crash"
     }  # fmt: skip
     told = json.loads(json.dumps(show.document(shown, found, 3, "the budget")))
     assert (told["complete"], told["left"], told["why"]) == (False, 3, "the budget")
