@@ -48,6 +48,10 @@ ON_CPU = {
 """Variables of a process of `--device cpu`: it sees no GPU, and Triton interprets what is not timed
 (benchmarks.worker.scripts.running)."""
 
+NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
+"""Variables of a rank: a process that is killed while it holds a multicast object of NVLink can take the GPUs out of
+service (kernels/_shared/collectives/registered.py)."""
+
 HOUSE = {"benchmarks", "ci", "dashboards", "kernels", "ridgeline", "tests"}
 """Names of our own rooms: a server that forks has them already, or must not."""
 
@@ -114,7 +118,7 @@ class ScriptSession(Session):
         """A script declares nothing before it has run."""
 
     def _variables(self) -> dict[str, str]:
-        own = {**VARIABLES, "MPLBACKEND": "Agg", **(ON_CPU if self.script.device == "cpu" else {})}
+        own = {**VARIABLES, "MPLBACKEND": "Agg", **NO_MULTICAST, **(ON_CPU if self.script.device == "cpu" else {})}
         return own if self._has_gpu else {**own, "OMP_NUM_THREADS": "1"}
 
     @property

@@ -36,6 +36,9 @@ LATE = "the script did not come to its next timer in time; it was killed"
 SHORT_S = 100e-6
 """Calls shorter than this are timed in a graph, where they can be captured (DESIGN section 5)."""
 
+APART = 0.03
+"""Ranks whose times changed so differently are told."""
+
 MOST_CALLS = 1000
 """Calls in a sample on a host's clock."""
 
@@ -237,6 +240,16 @@ class ScriptCase(CaseRun):
 
     def _calls(self, arm: PlannedArm) -> int:
         return self._sample_calls
+
+    def _take(self) -> None:
+        super()._take()
+        by_role = {arm.role: self._facts[arm.key] for arm in self.arms() if self._facts[arm.key].by_rank}
+        if self.case.world > 1 and set(by_role) == {"base", "head"}:
+            base, head = (by_role[role].ranks()["rank_s"] for role in ("base", "head"))
+            ratios = [after / before for before, after in zip(base, head, strict=True)]
+            if max(ratios) > (1 + APART) * min(ratios):
+                told = ", ".join(f"rank {rank} {100 * (one - 1):+.1f} %" for rank, one in enumerate(ratios))
+                self.warnings.append(f"head takes longer on some ranks than on others: {told}")
 
     def _warn(self, arm: PlannedArm, facts: ArmFacts) -> None:
         self.warnings += [f"{arm.role}: {one}" for one in samples.symptoms_of(facts.seconds)]

@@ -85,6 +85,7 @@ class ClosureBench:
         """
         self._held = tensors(self._timed.call, *self._timed.roots)
         self._find_leaves()
+        self._ranks.use(one.device for one in self._held.values())
         on_gpu = any(one.is_cuda for one in self._held.values()) or (not self._held and torch.cuda.is_available())
         self.clock = self._make_clock(on_gpu and torch.cuda.is_available())
         inputs = described(self._held)

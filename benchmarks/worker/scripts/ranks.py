@@ -16,7 +16,7 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -72,6 +72,14 @@ class Ranks:
         """Print it, if there are others."""
         if self.world > 1:
             print(f"rank {self.rank}: {''.join(traceback.format_exception(error))}", file=sys.stderr, flush=True)
+
+    def use(self, devices: Iterable[Any]) -> None:
+        """Make the device of a closure's tensors the current one: a rank may name its device, and not set it."""
+        import torch
+
+        used = {one for one in devices if one.type == "cuda"}
+        if self.world > 1 and len(used) == 1:
+            torch.cuda.set_device(used.pop())
 
     # ---- meeting -------------------------------------------------------------------------------------------------
 
@@ -284,12 +292,13 @@ def _without(function: Any, **instead: Any) -> Any:
 
 def of_symmetric_memory(module: ModuleType) -> None:
     """torch.distributed._symmetric_memory: NVLink multicast is off; a script that reads its pointer is told so."""
-    kind = module._SymmetricMemory  # type: ignore[attr-defined]
-    real = kind.multicast_ptr
+    kind = getattr(module, "_SymmetricMemory", None)  # a build without it has no symmetric memory
+    if (real := vars(kind).get("multicast_ptr") if kind else None) is None:
+        return
 
     def multicast_ptr(memory: Any) -> int:
         if not (found := int(real.__get__(memory))):
             raise RuntimeError("NVLink multicast is off while two sides are compared on the same GPUs")
         return found
 
-    kind.multicast_ptr = property(multicast_ptr)
+    kind.multicast_ptr = property(multicast_ptr)  # type: ignore[union-attr]
