@@ -83,11 +83,12 @@ compiled: tools
 	$(BIN)/python -m compileall -q -j 0 benchmarks ci dashboards kernels
 	$(BIN)/python -c 'import pathlib; from ci.records import store; store.load(pathlib.Path("results"))'
 
-# mypy from nothing takes 49 s alone and 32 s with two workers, on two cores (mypy 2.4; an older one has none).
+# mypy from nothing takes 49 s alone and 32 s with two workers, on two cores (mypy 2.4; an older one has none).  On a busy
+# machine its workers may not start in time: it then ends with 2, where a wrong type is 1, and does it alone.
 lint: tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	MYPY_NUM_WORKERS=2 $(BIN)/mypy
+	MYPY_NUM_WORKERS=2 $(BIN)/mypy || { [ $$? = 2 ] && $(BIN)/mypy; }
 
 # The tests that compare with files in tests/golden.
 GOLDEN := tests/ci/report tests/ci/slurm tests/ci/pools tests/ci/test_doctor.py \
