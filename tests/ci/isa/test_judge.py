@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ci.isa.check import decided, joined
+from ci.isa.check import decided, declaring_code, joined
 from ci.isa.compiled import IsaError, read
 from ci.isa.judge import CodeVerdict, Difference, IsaJudgement, as_json, compare, pairs
 from ci.isa.rules import CodeFinding, IsaPolicy
@@ -286,6 +286,19 @@ def test_an_operator_without_code_for_gpus_is_judged_by_the_clock() -> None:
     assert found.verdict is Verdict.CANNOT_TELL
     nothing_compiled = IsaJudgement(CodeVerdict.CANNOT_TELL, "Nothing could be compared.", ())
     assert decided(timed(Verdict.SAME), nothing_compiled, ran()).verdict is Verdict.SAME
+
+
+def test_what_is_executed_is_all_that_head_declares_code_of() -> None:
+    head = document(entry("same"), entry("new"), entry("tuned", status="refused"))
+    found = compare(document(entry("same"), entry("gone")), head, IsaPolicy())
+    assert declaring_code(found) == {"same", "new", "tuned"}
+
+
+def test_code_of_base_that_is_gone_is_no_pass_beside_equal_code() -> None:
+    found = compare(document(entry("gemm"), entry("gemm", label="b")), document(entry("gemm")), IsaPolicy())
+    assert found.verdict is CodeVerdict.SAME
+    judgement = decided(timed(Verdict.SAME), found, ran())
+    assert (judgement.verdict, "1 of base is gone" in judgement.why) == (Verdict.CANNOT_TELL, True)
 
 
 def test_a_machine_without_a_compiler_says_so_and_passes_nothing_that_needs_a_gpu() -> None:
