@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from rich.console import Console
 
+from benchmarks.trial_file import Status
 from ci.git.repository import LocalCheckout
 from ci.harness import FAULTS, MEASURED, NOTHING, ChildExit, MeasurePlan, command, follow, options
+from ci.judging.states import verdict_of_states
 from ci.judging.types import Judgement, Verdict
 from ci.records.checks import OWN
 from ci.report.words import plain
 from kernels import project
+from kernels.project import current_kernel, current_name
 
 TARGETS = ("gfx942", "gfx950")
 
@@ -35,7 +38,7 @@ def executed(
     judgement: Judgement, base: LocalCheckout, head: LocalCheckout, kernels: Sequence[str], console: Console
 ) -> Judgement:
     """The judgement with what the emulator says of these operators of head: BROKEN if one is not right that is right,
-    or is not executed, in base."""
+    or is not executed, in base; no pass where neither is right."""
     if not kernels:
         return judgement
     if find_spec("tinygrad") is None:
@@ -47,15 +50,21 @@ def executed(
     where = f"executed for gfx942 and gfx950 in an emulator: {', '.join(kernels)}"
     if faults:
         named = list(dict.fromkeys(line.split()[0] for line in faults))
-        known = {_arm(line) for line in _verified(base, named, console).said if _FAULT.match(line)}
-        new = merged_by_target([line for line in faults if _arm(line) not in known])
-        both = merged_by_target([line for line in faults if _arm(line) in known])
+        renamed = project.layout(head.path).renamed
+        before = {current_kernel(old, renamed): old for old in renamed if "/" not in old}
+        of_base = (_verified(base, [before.get(name, name)], console) for name in named)  # it may lack one of them
+        known = {_arm(line, renamed) for ended in of_base for line in ended.said if _FAULT.match(line)}
+        new = merged_by_target([line for line in faults if _arm(line, {}) not in known])
+        both = merged_by_target([line for line in faults if _arm(line, {}) in known])
         old = [f"not right in base either: {line}" for line in both]
         told = _with(judgement, f"{where}: {len(new) + len(old)} not right", *new, *old, *left)
-        if not new:
-            return dataclasses.replace(told, warnings=(*told.warnings, old[0]))
+        decided = verdict_of_states(Status.UNTIMED if new else Status.WRONG, Status.WRONG)
+        verdict = Verdict.worst([told.verdict, Verdict(decided)])
         again = f"`ridgeline verify --arch gfx942 --arch gfx950 --kernel {named[0]}` says more"
-        return dataclasses.replace(told, verdict=Verdict.BROKEN, why=f"{new[0]}; {again}")
+        if new:
+            return dataclasses.replace(told, verdict=verdict, why=f"{new[0]}; {again}")
+        why = told.why if verdict is told.verdict else f"{old[0]}; {again}; {told.why}"
+        return dataclasses.replace(told, verdict=verdict, why=why, warnings=(*told.warnings, old[0]))
     if ended.code == MEASURED:
         return _with(judgement, f"{where}: {'what was executed' if left else 'every small case'} is right", *left)
     if ended.code == NOTHING:
@@ -82,9 +91,10 @@ def _verified(side: LocalCheckout, kernels: Sequence[str], console: Console) -> 
     return follow(argv, console, f"executing {side.role} for gfx942, gfx950", echo=False, stdout=False)
 
 
-def _arm(line: str) -> str:
-    """Operator, case, backend and target of a line about a fault."""
-    return line.partition(": ")[0]
+def _arm(line: str, renamed: Mapping[str, str]) -> tuple[str, str]:
+    """Operator, backend and case of a line about a fault, by the names that they have now, and its target."""
+    operator, case, backend, *target = line.partition(": ")[0].split()
+    return current_name(f"{operator}/{backend}/{case}", renamed), " ".join(target)
 
 
 def _with(judgement: Judgement, *sentences: str) -> Judgement:

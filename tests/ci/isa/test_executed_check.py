@@ -12,6 +12,7 @@ from ci.git.repository import Commit, LocalCheckout
 from ci.harness import FAULTS, MEASURED, NOTHING, USAGE, ChildExit
 from ci.isa import executed
 from ci.judging.types import Judgement, Verdict
+from kernels.project import Layout
 
 BASE, HEAD = (LocalCheckout(role, Path(role), Commit("0" * 40, 0, "")) for role in ("base", "head"))
 PASSED = Judgement(Verdict.SAME, "equal code", machine_code=("SAME: equal",))
@@ -69,14 +70,24 @@ def test_a_fault_on_both_targets_is_one_line_that_names_them(program: dict[str, 
     assert found.machine_code[1:] == ("executed for gfx942 and gfx950 in an emulator: gemm: 1 not right", ON_BOTH)
 
 
-def test_a_fault_that_base_has_too_is_told_and_breaks_nothing(program: dict[str, Any]) -> None:
+def test_a_fault_that_base_has_too_is_told_and_is_no_pass(program: dict[str, Any]) -> None:
     program["exit"] = program["base"] = ChildExit(FAULTS, (WRONG,))
     found = of("gemm")
-    assert (found.verdict, found.why) == (PASSED.verdict, PASSED.why)
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.why.startswith(f"not right in base either: {WRONG}")
     assert found.warnings == (f"not right in base either: {WRONG}",)
     on_950 = WRONG.replace("gfx942", "gfx950")
     program["exit"] = ChildExit(FAULTS, (WRONG, on_950))
     assert of("gemm").why.startswith(on_950)
+
+
+def test_a_fault_that_base_has_under_an_older_name_is_not_head_s(
+    program: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executed.project, "layout", lambda path: Layout((), renamed={"old": "gemm"}))
+    program["exit"] = ChildExit(FAULTS, (WRONG,))
+    program["base"] = ChildExit(FAULTS, (WRONG.replace("gemm", "old"),))
+    assert of("gemm").verdict is Verdict.CANNOT_TELL
 
 
 def test_what_the_emulator_cannot_execute_is_said_and_never_broken(program: dict[str, Any]) -> None:
