@@ -22,7 +22,7 @@ from ci.judging import live
 from ci.judging.policy import PROGRAM_ROUNDS, Policy
 from ci.judging.types import Judgement, Verdict
 from ci.trials.file import Followed
-from kernels.project import Project, layout
+from kernels.project import Project, around, layout
 
 DEADLINE_S = 3600.0
 """For a build, and for a run."""
@@ -127,12 +127,21 @@ def _request(project: Project, table: Json, where: str) -> ProgramRequest:
 # ---- what a change can reach -----------------------------------------------------------------------------------------
 
 
-def changed_files(program: Program, base: LocalCheckout, head: LocalCheckout) -> list[str]:
-    """The files that can change the times of a program and that differ between two checkouts, new ones too."""
-    paths = _pathspecs(program, head.path)
-    changed = git(head.path, "diff", "--name-only", "-z", base.commit.hash, "--", *paths)
-    new = git(head.path, "ls-files", "--others", "--exclude-standard", "-z", "--", *paths) if head.dirty else ""
+def changed_files(program: Program, root: Path, base: str, head: str | None) -> list[str]:
+    """The files that can change the times of a program and that differ between two commits.
+
+    head: None for the files of the working tree, new ones too.
+    """
+    paths = _pathspecs(program, root)
+    changed = git(root, "diff", "--name-only", "-z", base, *([head] if head else []), "--", *paths)
+    new = "" if head else git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", *paths)
     return sorted({path for path in f"{changed}\0{new}".split("\0") if path})
+
+
+def reached(root: Path, base: str, head: str, *, on_gpu: bool) -> list[str]:
+    """The programs that the settings here declare, that run on such a machine, and that a changed file can reach."""
+    asked = [one.program for one in declared_programs(around(root)) if on_gpu or not one.program.gpu]
+    return [program.name for program in asked if changed_files(program, root, base, head)]
 
 
 def labels(program: Program, repository: Repository, commits: Sequence[Commit]) -> list[str]:
@@ -165,7 +174,10 @@ def compared_by(
 
     plan.rounds: 0 for the usual number.  all_cases: run it whatever the files say.
     """
-    changed = changed_files(request.program, *checkouts)
+    if request.program.gpu and machine_kind() == "cpu":
+        raise MeasureError(f"{request.name} needs a GPU (gpu = true), and this machine has none")
+    base, head = checkouts
+    changed = changed_files(request.program, head.path, base.commit.hash, None if head.dirty else head.commit.hash)
     if not (changed or all_cases):
         console.print(f"no changed file can reach {request.name}, which is not run (--all-cases does)", markup=False)
         nothing = Judgement(Verdict.SAME, f"no changed file can reach {request.name}", unreached=(request.name,))

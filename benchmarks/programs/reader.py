@@ -102,7 +102,8 @@ class Reader:
     says it.  series: several numbers of a row.  wide: every other column is a series, in the unit that its name has.
     leave_out: rows that are no measurement.  spare: rows that count only where their case has no other.
     ranks: fields to be multiplied; of a list it counts how many different entries it has.
-    died: patterns that mark a run that broke off.  known: further columns, which need no remark.
+    died: patterns that mark a run that broke off.  known: further columns, which need no remark.  baselines: backends
+    that the others are held against, as those of a library.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Reader:
     ranks: Texts = ()
     died: Texts = ()
     known: Texts = ()
+    baselines: Texts = ()
 
     @property
     def numbers(self) -> tuple[Series, ...]:
@@ -144,6 +146,7 @@ class Program:
     the reader of what it prints, "" to take the one that fits; reader: that reader.  output: a file that it writes,
     which is read in place of what it prints.  unit: of numbers whose unit nothing says.  baselines: backends that the
     others are held against.  paths: files and folders that can change its times, as git takes them; () for all.
+    gpu: it needs one, so that no CPU machine runs it.
     """
 
     name: Annotated[str, PROGRAM_NAME]
@@ -155,6 +158,7 @@ class Program:
     unit: str = ""
     baselines: Texts = ()
     paths: Texts = ()
+    gpu: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -436,10 +440,10 @@ class _Output:
         case = self._case({**fields, "ranks": fields.get("ranks", ranks)})
         spare = bool(reader.spare and _marked(fields, reader.spare))
         numbers = list(self._wide(fields) if reader.wide else reader.numbers)
-        there = [one for one in numbers if self._value(fields, one)[1] is not None]
+        there = [one for one in numbers if self._value(fields, one)[1] is not None or self._is_null(fields, one)]
         for series in there or numbers[:1]:  # of several numbers a row may have some
             named = _text(_get(fields, reader.backend_field)) if reader.backend_field else ""
-            row = Row(case, _name(named or series.backend), "failed", ranks=ranks, spare=spare)
+            row = Row(case, name_of(named or series.backend), "failed", ranks=ranks, spare=spare)
             torn = fields.get("", "")
             if reader.skipped and (why := _marked(fields, reader.skipped)):
                 yield dataclasses.replace(row, status="skipped", note=why)
@@ -475,6 +479,11 @@ class _Output:
         values = ((name, _get(fields, name)) for name in names)
         return next(((name, one) for name, one in values if one not in (None, "", [])), (names[0], None))
 
+    def _is_null(self, fields: Fields, series: Series) -> bool:
+        """Whether a row has a number that is no value, as JSON has it of NaN."""
+        held = [value for name in _number(series).field for value, _ in _at(fields, name, {})]
+        return bool(held) and all(value in (None, []) for value in held)
+
     def _case(self, fields: Fields) -> str:
         """ "m128_n128_f16_r": numbers with the name of their field, where there are several."""
         names = self.reader.case or tuple(fields)[:1]
@@ -483,7 +492,7 @@ class _Output:
             value = _text(_get(fields, name))
             if value:
                 parts.append(f"{name.rpartition('.')[2]}{value}" if _is_number(value) and len(names) > 1 else value)
-        return _name("_".join(parts)) or UNNAMED
+        return name_of("_".join(parts)) or UNNAMED
 
     def _wide(self, fields: Fields) -> Iterator[Series]:
         """Every column that is not part of the case, as a series: "triton (GB/s)" is the backend triton in GB/s."""
@@ -601,6 +610,7 @@ def _is_number(text: str) -> bool:
     return math.isfinite(_float(text))
 
 
-def _name(text: str) -> str:
-    """A text as a name in a trial file: printable, U+2215 for the slash that joins names there, 200 characters."""
-    return UNPRINTABLE.sub("?", text.replace("/", "\N{DIVISION SLASH}")).strip()[:200]
+def name_of(text: str) -> str:
+    """A text as a name: printable, on one line, U+2215 for the slash that joins names here, 200 characters."""
+    line = " ".join(UNPRINTABLE.sub("?", text.replace("/", "\N{DIVISION SLASH}")).split())
+    return line[:200].strip()

@@ -26,7 +26,7 @@ from pathlib import Path
 from benchmarks import lifetime
 from benchmarks.coordinator.checkouts import Checkout, Description, probe
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
-from benchmarks.coordinator.samples import failed_entry
+from benchmarks.coordinator.samples import failed_entry, floor_of
 from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.machine.system import gpu_file
 from benchmarks.plan import PlannedCase, Protocol, Selection
@@ -37,6 +37,9 @@ from benchmarks.trial_file import PROGRAM, Status
 SHOWN_OUTPUT = 1500
 """Characters of what a program printed, from the end, that an arm's detail holds."""
 
+PROGRESS_S = 2.0
+"""Between two looks at what a build has printed."""
+
 ERROR = re.compile(r"(?:fatal )?error\s*:|^CMake Error|undefined reference|^ld: ")
 """In a line of a compiler, a linker or CMake that says what is wrong."""
 
@@ -45,8 +48,8 @@ STATUS = {"wrong": Status.WRONG, "failed": Status.ERROR, "skipped": Status.UNSUP
 
 
 def last_of(lines: Sequence[str]) -> str:
-    """The last line, "" of none."""
-    return lines[-1] if lines else ""
+    """The last line with something in it, "" of none."""
+    return next((line for line in reversed(lines) if line.strip()), "")
 
 
 def error_in(lines: Sequence[str]) -> str:
@@ -115,9 +118,10 @@ class ProgramSession(Session):
         key = [checkout.commit, self.program.build, _submodules(checkout.path)]
         if not self.program.build or (not checkout.dirty and checkout.commit and _content(stamp) == key):
             return None
-        self.on_progress({"done": 0, "total": None, "what": f"building {checkout.role}: {self.program.build}"})
+        doing = f"building {checkout.role}"
+        self.on_progress({"done": 0, "total": None, "what": f"{doing}: {self.program.build}"})
         stamp.unlink(missing_ok=True)
-        ended = self._shell(self.program.build, checkout.path, error_in)
+        ended = self._shell(self.program.build, checkout.path, error_in, doing)
         if ended.why:
             why = f"{checkout.role} cannot be built: {ended.why}"
             return dataclasses.replace(ended, status=Status.ERROR, why=why, rows={})
@@ -136,12 +140,13 @@ class ProgramSession(Session):
             if one.role == "head":
                 rows = {**self._seen.get("base", {}), **rows}
             cases = {row.case: row for row in rows.values()}
+            libraries = {*self.program.baselines, *(self.reader.baselines if self.reader else ())}
             terms = [self.program.run, self.reader.name if self.reader else "", self.program.unit]
             backends = list(dict.fromkeys(row.backend for row in rows.values())) or ["program"]
             declaration = {
                 "kernel": self.program.name,
                 "backends": backends,
-                "baselines": [name for name in self.program.baselines if name in backends],
+                "baselines": [name for name in backends if name in libraries],
                 "cases": [
                     {"name": name, "tier": "pr", "dtype": "unknown", "world": row.ranks} for name, row in cases.items()
                 ],
@@ -188,29 +193,25 @@ class ProgramSession(Session):
             ended = dataclasses.replace(ended, status=Status.ERROR, why=f"the run broke off {reading.died}")
         return _cut(dataclasses.replace(ended, rows=rows, said=reading.said))
 
-    def _shell(self, line: str, folder: Path, telling: Callable[[Sequence[str]], str] = last_of) -> ProgramRun:
+    def _shell(
+        self, line: str, folder: Path, telling: Callable[[Sequence[str]], str] = last_of, doing: str = ""
+    ) -> ProgramRun:
         """Run a line of bash to its end; detail: all that it printed.  Its process group is ended with it.
 
-        telling: which of the lines that it printed says why it failed.
+        telling: which of the lines that it printed says why it failed.  doing: what is told of it while it runs, with
+        the newest of these lines; "": nothing.
         """
         printed = self._directory / f"printed-{os.urandom(4).hex()}"
         variables = {**lifetime.told(os.environ), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{_path()}"}
-        with printed.open("wb") as out, (printed.with_suffix(".err")).open("wb") as err:
-            argv = ["bash", "-o", "pipefail", "-c", line]
-            child = subprocess.Popen(
-                argv,
-                cwd=folder,
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
-            try:
-                code: int | None = child.wait(self.protocol.deadline_s)
-            except subprocess.TimeoutExpired:
-                code = None
-            finally:
+        child = None
+        try:
+            with printed.open("wb") as out, (printed.with_suffix(".err")).open("wb") as err:
+                streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
+                argv = ["bash", "-o", "pipefail", "-c", line]
+                child = subprocess.Popen(argv, cwd=folder, env=variables, start_new_session=True, **streams)
+            code = self._ended(child, printed, doing)
+        finally:
+            if child:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
@@ -222,6 +223,20 @@ class ProgramSession(Session):
         why = f"`{line[:100]}` {why}; it said: {telling(printed_lines)[:300] or 'nothing'}" if why else ""
         detail = text if not why else f"{text}\n{errors}"
         return ProgramRun({}, status, why, detail)
+
+    def _ended(self, child: subprocess.Popen[bytes], printed: Path, doing: str) -> int | None:
+        """The exit code of a child, None where its time is over."""
+        end = time.monotonic() + self.protocol.deadline_s
+        while (left_s := end - time.monotonic()) > 0:
+            try:
+                return child.wait(min(left_s, PROGRESS_S) if doing else left_s)
+            except subprocess.TimeoutExpired:
+                with printed.open("rb") as written:
+                    written.seek(max(0, printed.stat().st_size - SHOWN_OUTPUT))
+                    newest = last_of(written.read().decode("utf-8", "replace").splitlines()).strip()
+                if newest:
+                    self.on_progress({"done": 0, "total": None, "what": f"{doing}: {newest[:100]}"})
+        return None
 
     # ---- trials ------------------------------------------------------------------------------------------------------
 
@@ -276,7 +291,11 @@ class ProgramSession(Session):
         for role, known in expected.items():
             for key, row in known.items():
                 entry = entries.setdefault(row.case, {"method": PROGRAM, "warnings": [], "arms": {}})
-                entry["arms"][f"{role}/{row.backend}"] = _arm(runs[role], key)
+                arm = entry["arms"][f"{role}/{row.backend}"] = _arm(runs[role], key)
+                declared = list(self.descriptions[role].kernels.values())
+                floor = floor_of(declared, row.case, self.machine)
+                if arm["status"] == Status.OK and (said := floor.broken_by(arm["seconds"])):
+                    entry["warnings"].append(f"{role}/{row.backend}: {said}")
         return entries
 
 

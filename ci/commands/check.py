@@ -82,6 +82,9 @@ def check(given: Given) -> int:
     base = repository.resolve(given.base) if given.base else repository.default_base()
     head = repository.head_of_comparison(given.out) if not given.dry_run else repository.working_tree(given.out)
     requests = programs.declared_programs(project.around(Path.cwd()))
+    if machine_kind() == "cpu" and (elsewhere := [one.name for one in requests if one.program.gpu]):
+        click.echo(f"not run, because they need a GPU: {', '.join(elsewhere)}", err=True)
+        requests = [one for one in requests if not one.program.gpu]
     if given.kernels:
         requests = [one for one in requests if one.name in given.kernels]
         names = {one.name for one in requests}

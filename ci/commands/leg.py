@@ -13,8 +13,10 @@ import click
 from benchmarks import lifetime
 from ci.calling import VERBS
 from ci.git.repository import Commit, Repository
-from ci.harness import TIERS
+from ci.harness import TIERS, machine_kind
 from ci.options import DRY_RUN, PASS, Given, NewFile, option, verb
+from ci.programs import declared_programs
+from kernels import project
 
 WHY_S = 180
 """Seconds in which experiments on a SLOWER begin.  The median cause takes nine trials (tests/study/causes.md), two
@@ -27,9 +29,20 @@ minutes at 10 to 15 s a trial of one case on a GPU (2026-11)."""
 @option("--out", "Trial file to append to.", NewFile(), required=True)
 @DRY_RUN
 def leg(given: Given) -> int:
-    """Compare HEAD with BASE, and find out why a case is slower; the exit code is that of the comparison."""
+    """Compare HEAD with BASE, and find out why a case is slower; then by each program of the settings.
+
+    The exit code is that of the worst comparison.
+    """
     commit = Repository(Path.cwd()).resolve(given.head)
-    return _all([comparison(given.base, commit, given.out)], given.dry_run)
+    operators = comparison(given.base, commit, given.out)
+    steps = [operators, *((*operators[:4], f"--program={name}") for name in _programs())]
+    return max(_all([step], given.dry_run) for step in steps)
+
+
+def _programs() -> list[str]:
+    """The names of the benchmark programs that run on this machine."""
+    requests = declared_programs(project.around(Path.cwd()))
+    return [one.name for one in requests if not one.program.gpu or machine_kind() == "gpu"]
 
 
 def _all(planned: Sequence[Sequence[str]], dry_run: bool) -> int:
@@ -74,19 +87,22 @@ def night(given: Given) -> int:
 
     The exit code is that of measuring; a machine in bad shape is measured all the same, and its notes say so.
     """
-    return _all(night_steps(given.tier, given.kernels.split(), given.out), given.dry_run)
+    return _all(night_steps(given.tier, given.kernels.split(), given.out, _programs()), given.dry_run)
 
 
-def night_steps(tier: str, kernels: Sequence[str], out: Path) -> tuple[tuple[str, ...], ...]:
+def night_steps(
+    tier: str, kernels: Sequence[str], out: Path, programs: Sequence[str] = ()
+) -> tuple[tuple[str, ...], ...]:
     """The commands of a night, each as arguments.
 
-    Commits that earlier nights missed are measured on full nights, not after a look at a few operators.
+    Programs, and commits that earlier nights missed, are measured on full nights, not after a look at a few operators.
     """
     measure = ("run", f"--tier={tier}", *(f"--kernel={name}" for name in kernels), f"--out={out}")
     if tier != "nightly" or kernels:
         return (("doctor",), measure)
     missed = ("run", "..HEAD", f"--newest={MISSED}", f"--minutes={MISSED_MIN}", f"--out={out}")
-    return (("doctor",), measure, missed)
+    by_program = [("run", f"--program={name}", f"--out={out}") for name in programs]
+    return (("doctor",), measure, *by_program, missed)
 
 
 def through(planned: Sequence[Sequence[str]], run: Run) -> int:

@@ -77,6 +77,7 @@ IMPORT_EXAMPLES = """ridgeline records import all_reduce.log --machine node-3 --
 @option("--kernel NAME", "What was measured (default: the reader's name).", default="")
 @option("--commit HASH", "Commit that was measured.", default="")
 @option("--date ISO", "When, without a zone in UTC (default: the commit's date, else the file's).", default="")
+@several("--baseline NAME -> baselines", "Backend that is the library of the others, such as rccl (repeatable).")
 @option("--unit UNIT", "Unit of numbers whose unit the file does not say, such as us or GB/s.", default="")
 @RESULTS
 @JSON
@@ -93,7 +94,8 @@ def import_(given: Given) -> int:
         raise click.BadParameter(str(error), param_hint="--date") from None
     if given.unit and given.unit not in {**TIMES, **RATES}:
         raise click.BadParameter(f"{given.unit!r}; there are: {', '.join({**TIMES, **RATES})}", param_hint="--unit")
-    said = importing.ImportOptions(given.reads or "", given.machine, given.kernel, given.commit, date, given.unit)
+    asked = (given.reads or "", given.machine, given.kernel, given.commit, date, given.unit, given.baselines)
+    said = importing.ImportOptions(*asked)
     done = importing.bring(importing.files_in(given.paths), given.results, known, said, given.dry_run)
     if given.as_json:
         print_json({"rows": list(map(_row_json, done.rows)), "said": list(map(str, done.problems))})
@@ -146,14 +148,15 @@ def _path(said: str) -> Path:
 @verb(EXAMPLES)
 @option(
     "--out",
-    "Folder of Parquet files, one folder a machine; or a file for csv and json.",
+    "Folder of Parquet files, one folder a machine; or a file for the other formats.",
     Parsed("path", _path),
     default=lambda: project.place("export"),
     show_default="export",
 )
 @option(
     "--format -> kind",
-    "parquet, csv, or json (an object a line); default: as the name of --out ends, else parquet.",
+    "parquet, csv, json (an object a line), or pytorch (its benchmark database, v3); default: as the name of --out "
+    "ends, else parquet.",
     click.Choice(exported.FORMATS),
 )
 @flag("--samples", "Every sample instead, a row each (Parquet only).")

@@ -136,6 +136,7 @@ class Expected:
     reached: whether there is any other operator.
     declared: what base declares, by operator, from a tree of our own; None: not known.  python: its version, "3.12".
     past: earlier commits that the run may have measured too, each alone.
+    programs: benchmark programs that a changed file can reach and that run on such a machine.
     """
 
     head: str
@@ -149,6 +150,7 @@ class Expected:
     declared: Mapping[str, Declaration] | None = None
     python: str = ""
     past: frozenset[str] = frozenset()
+    programs: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,6 +248,8 @@ def _definition(trial: Trial, expected: Expected) -> str:
     if expected.declared is None or base.environment.python != expected.python:
         return ""
     ours, theirs = expected.declared.get(trial.operator), base.declaration
+    if ours is None and trial.operator in expected.programs:
+        return ""  # its cases are the rows that it prints
     if ours is None or theirs is None:
         return "" if ours is theirs else f"base does not declare {trial.operator} as its commit does"
     if set(ours.baselines) != set(theirs.baselines) or ours.cases.keys() != theirs.cases.keys():
@@ -317,7 +321,9 @@ def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier
         {trial.id: trial for file in files for trial in file.trials}.values(), key=lambda trial: trial.order
     )
     sifted = sift(trials, expected)
-    unmeasured = [f"{case} was not measured" for case in missing(sifted, expected, tier)]
+    ran = {trial.operator for trial in sifted.trials}
+    lacking = [*missing(sifted, expected, tier), *(name for name in expected.programs if name not in ran)]
+    unmeasured = [f"{name} was not measured" for name in lacking]
     remarks = [*_few(rejected(files)), *_few(sifted.refused), *sifted.gaps, *_few(unmeasured)]
     judgement = _judged(sifted.trials, expected, policy)
     measured = {trial.operator for trial in trials}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import json
 import os
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
@@ -118,7 +119,7 @@ def _known(value: Any) -> Any:
 # DuckDB, pandas, polars and Spark read the folder as one table.  CSV and JSON lines are one file.
 
 
-FORMATS = ("parquet", "csv", "json")
+FORMATS = ("parquet", "csv", "json", "pytorch")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,9 +155,42 @@ def export(
                 rows.drop(columns="machine").to_parquet(draft, index=False, compression="zstd")
             elif kind == "csv":
                 rows.to_csv(draft, index=False)
-            else:
+            elif kind == "json":
                 rows.to_json(draft, orient="records", lines=True, date_format="iso")
+            else:
+                draft.write_text("".join(f"{json.dumps(one)}\n" for one in in_benchmark_database(rows)))
     return Exported(len(frame), [path for path, _ in groups], problems)
+
+
+METRICS = {"seconds": "latency (s)", "tflops": "throughput (TFLOPS)", "gbs": "bandwidth (GB/s)"}
+"""Columns of the frame by the name of a metric, with the unit in it as the dashboards of PyTorch have it."""
+
+
+def in_benchmark_database(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """An object per row and metric, as version 3 of PyTorch's benchmark database has them (pytorch/test-infra).
+
+    A row without a time is one without values.  Times are seconds since 1970, as there.
+    """
+    for row in frame.to_dict("records"):
+        known = {name: float(row[name]) for name in METRICS if not pd.isna(row[name])}
+        about = {"name": row["kernel"], "mode": "", "dtype": row["dtype"], "extra_info": {"env": row["env"]}}
+        versions = {name: {"version": row[name]} for name in ("torch", "triton", "library", "driver") if row[name]}
+        runner = {"name": row["machine"], "type": row["device"] or row["kind"], "gpu_count": int(row["world"])}
+        for column, value in (known or {"seconds": None}).items():
+            yield {
+                "schema_version": "v3",
+                "timestamp": None if pd.isna(row["date"]) else int(row["date"].timestamp()),
+                "head_sha": row["commit"],
+                "benchmark": about,
+                "model": {"name": row["case"], "type": "kernel", "backend": row["backend"]},
+                "runners": [runner],
+                "dependencies": versions,
+                "metric": {
+                    "name": METRICS[column],
+                    "benchmark_values": [] if value is None else [value],
+                    "extra_info": {"status": row["status"], "why": row["why"]},
+                },
+            }
 
 
 def _of_machine(out: Path, machine: Hashable) -> Path:

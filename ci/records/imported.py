@@ -30,7 +30,7 @@ VERSION = 1
 IMPORTED = "imported"
 
 _FROM_FRAME = (
-    *("commit", "date", "env", "kernel", "backend", "case", "dtype", "world", "seconds", "seconds_low"),
+    *("commit", "date", "env", "kernel", "backend", "baseline", "case", "dtype", "world", "seconds", "seconds_low"),
     *("seconds_high", "samples", "trials", "hbm_bytes", "link_bytes", "payload_bytes", "status", "why"),
     *("device", "driver", "runtime", "library", "torch", "triton"),
 )
@@ -98,6 +98,7 @@ class Parts:
             if part is None or units is None:
                 unsound.append(path)
                 continue
+            part = table_of({name: part[name] for name in part.column_names}, len(part), self.schema)  # of an older one
             for name, unit in units.items():
                 tables.append((unit.put_ns, part.filter(pc.equal(part[UNIT].cast(pa.string()), name))))
         return unified([table for _, table in sorted(tables, key=lambda pair: pair[0])], self.schema), unsound

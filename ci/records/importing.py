@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import trial_file
-from benchmarks.programs.reader import Reader, ReaderError, Reading, Row, fitting, read
-from benchmarks.shapes import LONGEST_NAME, clean
+from benchmarks.programs.reader import Reader, ReaderError, Reading, Row, fitting, name_of, read
 from ci.git.command import git_or_none
 from ci.records.cache import table_of
 from ci.records.imported import COLUMNS, ParsedUnit, imported
@@ -32,7 +31,8 @@ from ci.trials.file import Problem, RecordError
 class ImportOptions:
     """What the user says of files.  reads: the reader's name, "" to tell it from each file.  date_ms: since 1970 UTC.
 
-    unit: of numbers whose unit neither the file nor the reader says.
+    unit: of numbers whose unit neither the file nor the reader says.  baselines: backends that are libraries, beside
+    those that the reader names.
     """
 
     reads: str = ""
@@ -41,6 +41,7 @@ class ImportOptions:
     commit: str = ""
     date_ms: int | None = None
     unit: str = ""
+    baselines: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass
@@ -101,13 +102,15 @@ def points_of(
     commit = given.commit or f"{reader.name}-{digest}"
     origin = {
         "machine": machine_named(given.machine or "unknown"),
-        "commit": named(commit),
+        "commit": name_of(commit),
         "date": _date(given, path),
-        "env": named(reader.name),
+        "env": name_of(reader.name),
         "source": reader.name,
-        "kernel": named(given.kernel or reader.name),
+        "kernel": name_of(given.kernel or reader.name),
     }
-    return [{**origin, **_point(row)} for row in reading.rows if row.status != "skipped"]
+    libraries = {*reader.baselines, *given.baselines}
+    points = (_point(row) | {"baseline": row.backend in libraries} for row in reading.rows if row.status != "skipped")
+    return [{**origin, **point} for point in points]
 
 
 def _point(row: Row) -> dict[str, Any]:
@@ -115,8 +118,8 @@ def _point(row: Row) -> dict[str, Any]:
     low, high = interval([seconds]) if len(seconds) > 1 else (None, None)
     median = float(np.median(seconds)) if len(seconds) else math.nan
     return {
-        "backend": named(row.backend),
-        "case": named(row.case),
+        "backend": row.backend,
+        "case": row.case,
         "world": row.ranks,
         "dtype": "",
         "seconds": median,
@@ -155,15 +158,9 @@ def _put(
 # ---- names and dates -------------------------------------------------------------------------------------------------
 
 
-def named(text: object, otherwise: str = "unnamed") -> str:
-    """A foreign text as a name: printable, of bounded length, with U+2215 for the slash that joins names here."""
-    line = " ".join(clean(str(text)).split())
-    return line.replace("/", "\N{DIVISION SLASH}")[:LONGEST_NAME] or otherwise
-
-
 def machine_named(text: str) -> str:
     """A foreign text as the name of a machine, which is the name of a folder; cleaned names keep apart by a digest."""
-    line = named(text, "unknown")
+    line = name_of(text) or "unknown"
     if trial_file.MACHINE_NAME.fullmatch(line):
         return line
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", line).strip("._-")[:60] or "machine"

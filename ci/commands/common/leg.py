@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from benchmarks.reach.operators import Reach
+from ci import programs
 from ci.git.command import GitError, git_or_none, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository, on_main
 from ci.isa import check as isa_check
@@ -161,6 +162,7 @@ def _expected(given: Given, base: str, job: MeasuringJob | None, repository: Rep
         found = reach.of_commits(repository.root, base, given.head_commit)
     except (GitError, ProjectError) as error:
         found = Reach(unknown=str(error))
+    reached = programs.reached(repository.root, base, given.head_commit, on_gpu=pool.gpu != NO_GPU)
     return Expected(
         given.head_commit,
         base,
@@ -169,9 +171,10 @@ def _expected(given: Given, base: str, job: MeasuringJob | None, repository: Rep
         job.window_ms if job else (None, None),
         found.nothing,
         () if found.nothing else found.same,
-        not (found.nothing and found.same),
+        not (found.nothing and found.same) or bool(reached),
         declared,
         python,
+        programs=tuple(reached),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,50 @@ def test_hostile_variants_end_in_rows_or_in_a_sentence(name: str) -> None:
         for row in found:
             assert (row.status == "ok") == bool(row.samples) == (not row.note), row
             assert all(math.isfinite(one) and one > 0 for one in row.seconds), row
+
+
+SOUND = {
+    **{name: (FILES / name).read_text() for name in [*RECORDED, "perf_report.csv"]},
+    "own.csv": "case,backend,seconds,status\na,x,2.5,ok\na,y,3.5,ok\nb,x,4.5,ok\n",
+}
+"""A file for every reader that is shipped."""
+
+
+def reader_of(name: str) -> str:
+    return RECORDED[name][0] if name in RECORDED else {"own.csv": "csv"}.get(name, "perf_report")
+
+
+def test_every_reader_has_a_file() -> None:
+    assert {reader_of(name) for name in SOUND} == KNOWN.keys()
+
+
+def number_like(value: float) -> str:
+    """A pattern of a number as files have it, with or without zeros behind it."""
+    word = f"{value:.10g}"
+    return rf"(?<![\w.]){re.escape(word)}{'0*' if '.' in word else r'(?:[.]0+)?'}(?![\w.])"
+
+
+@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("spoiled", ["nan", "null", "-1", "0", "x", "1e999", '"7 us"'])
+def test_a_spoiled_number_is_no_time_and_costs_no_other_row_in_silence(name: str, spoiled: str) -> None:
+    """One number at a time; what stays sound is what was sound before."""
+    text, reader = SOUND[name], KNOWN[reader_of(name)]
+    sound = {(row.case, row.backend): row for row in read(text, reader).rows}
+    numbers = {number_like(one): row for row in sound.values() if len(row.samples) == 1 for one in row.samples}
+    alone = {number: row for number, row in numbers.items() if len(re.findall(number, text)) == 1}
+    assert alone or name in ("google_benchmark.json", "pytest_benchmark.json", "rccl_tests_two.txt"), (
+        "nothing is spoiled"
+    )
+    for number, row in alone.items():
+        try:
+            reading = read(re.sub(number, spoiled, text), reader)
+        except ReaderError:  # a document that is no JSON any more
+            continue
+        got = {(one.case, one.backend): one for one in reading.rows}
+        own = got.pop((row.case, row.backend), None)
+        assert own is None or own.status != "ok" or name == "hyperfine.json", own  # which has a mean, too
+        assert own or reading.said, "lost in silence"
+        assert reading.said or got.keys() == sound.keys() - {(row.case, row.backend)}
 
 
 def test_world_is_processes_times_threads_times_gpus() -> None:
