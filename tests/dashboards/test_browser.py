@@ -62,7 +62,7 @@ def test_a_page_is_drawn_from_a_file_without_an_error(page: chromium.Page, site:
 
 
 @pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", mostly_nightly([390, 1280], 390))
 def test_no_page_is_wider_than_the_window(page: chromium.Page, site: Path, name: str, width: int) -> None:
     page.size(width, 800)
     page.open(f"{site.as_uri()}/{name}.html")

@@ -27,6 +27,7 @@ from kernels.symmetric_heap.meeting import gathered
 from tests.kernels import heap_checks
 from tests.kernels.fake_ranks import FakeRanks
 from tests.kernels.ranks import run_ranks
+from tests.kit import mostly_nightly
 
 MODULE = "tests.kernels.test_symmetric_heap"
 
@@ -181,7 +182,7 @@ def test_two_real_ranks(function, meeting):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", mostly_nightly([2, 4], 2))
 @pytest.mark.parametrize("home", ["ipc_on_a_cpu", "files_on_a_cpu"])
 def test_every_home_passes_the_same_checks(home, world, meeting):
     run_ranks(MODULE, home, world, meeting, TRITON_INTERPRET="1", GLOO_SOCKET_IFNAME="lo")

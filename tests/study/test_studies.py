@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 from ci.records.sustained import BesideRow, JoulesPerCall, RegimeTime
 from ci.trials.trial import Trial
 from tests.ci.made_trials import ENVIRONMENT, declaration, parsed, tree
 from tests.ci.made_trials import trial as made
-from tests.study import curve, detectors, scoreboard
-from tests.study.history import planted, ranges
-from tests.study.history.limit import limit
-from tests.study.history.planted import PlantedPlan
-from tests.study.series_noise import KINDS, SIGMA
+from tests.study import curve, scoreboard
 
 # Bandwidth against CUs, from trials.
 
@@ -64,84 +57,6 @@ def test_what_is_not_a_curve_is_refused() -> None:
         curve.points([trial(4, 0.1, channels=None)])
     with pytest.raises(ValueError, match="^nothere: cannot be read: No such file"):
         curve.main(["nothere"])
-
-
-# The studies of change points run and say what they say they do.
-
-
-def test_noise_is_what_its_name_says():
-    rng = np.random.default_rng(0)
-    made = {kind: noise(rng, 200, 400) for kind, noise in KINDS.items()}
-    for kind in ("gaussian", "t, 3 degrees", "AR(1) 0.5"):
-        assert 0.8 * SIGMA < made[kind].std() < 1.2 * SIGMA
-    one = made["AR(1) 0.5"]
-    assert abs(np.mean(one[:, 1:] * one[:, :-1]) / one.var() - 0.5) < 0.03
-    assert abs(np.mean(made["1 % outliers"] > 0.15) - 0.01) < 0.003
-
-
-@pytest.mark.nightly
-def test_every_detector_sees_a_plain_step_and_none_a_flat_series():
-    step = detectors.Task("gaussian", 1.5, 0.005).series(1, 0)[0]
-    flat = detectors.Task("gaussian").series(1, 0)[0]
-    for name, detector in detectors.detectors().items():
-        assert any(abs(index - 150) <= 2 for index in detector(step)), name
-        assert detector(flat) == [], name
-
-
-def test_a_detector_that_fails_is_counted():
-    def failing(values):
-        raise ValueError
-
-    assert detectors.score(failing, np.ones((4, 300)), 150).failed == 1.0
-
-
-@pytest.mark.nightly
-def test_the_comparison_prints_and_repeats(monkeypatch):
-    monkeypatch.setattr(detectors, "TASKS", (detectors.Task("gaussian"), detectors.Task("gaussian", 1.05)))
-    run = [CliRunner().invoke(detectors.main, ["--trials", "3", "--json"]) for _ in range(2)]
-    assert run[0].exit_code == 0, run[0].output
-    assert run[0].stdout == run[1].stdout
-    rows = json.loads(run[0].stdout)
-    assert rows[1]["scores"]["ours"]["found"] == 1.0
-    shown = CliRunner().invoke(detectors.main, ["--trials", "3"]).output
-    assert "no step: gaussian" in shown
-
-
-# The study of planted slow-downs, small: what it makes, finds and counts.
-
-
-@pytest.mark.nightly
-def test_a_small_study_finds_what_it_planted(capsys: pytest.CaptureFixture[str]) -> None:
-    assert planted.main(["--series", "120", "--commits", "120", "--planted", "12", "--sigma", "0.005"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["commits"], found["rows"]) == (120, 240 * 120)
-    assert found["found"] == found["planted"] == {"4%": 6, "8%": 6}
-    assert found["alarmed"] <= 1
-
-
-@pytest.mark.nightly
-def test_events_name_the_commit_of_a_step_in_a_range_that_was_measured_and_no_other() -> None:
-    """The library's update, and 1 % of ours; all twenty take 20 s of CPU."""
-    with ranges.repository() as (hashes, dates):
-        scores = [ranges.score(ranges.planned(8, 1)[n], hashes, dates, n) for n in (1, 5)]
-    assert [one.found for one in scores] == [one.planted.wanted for one in scores]
-    assert [len(one.found) for one in scores] == [1, 1]
-
-
-def test_the_same_seed_plants_the_same() -> None:
-    plan = PlantedPlan(series=20, commits=30, planted=4)
-    one, other = planted.frame(plan), planted.frame(plan)
-    assert one.equals(other)
-    assert {mark.series for mark in planted.planted(plan)} <= set(range(20))
-
-
-@pytest.mark.nightly
-def test_what_can_be_told_of_a_place_is_bounded() -> None:
-    """Of nearly normal values, a place is exact in 98.6 % of steps of 5 sigma and 76 % of 2.5 sigma (simulated)."""
-    exact = [limit(size, 1.0, 1000.0, 0.0, 0.0, 0) for size in (5.0, 2.5, 1.0)]
-    assert exact[:2] == pytest.approx([0.986, 0.76], abs=0.03)
-    assert exact == sorted(exact, reverse=True)
-    assert limit(2.5, 1.0, 1000.0, 0.0, 0.0, 2) > exact[1] + 0.1
 
 
 # The table of the README, from records.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.adopted.conftest import Adopt
+from tests.kit import mostly_nightly
 
 pytestmark = pytest.mark.slow  # each times two sides: 2 to 5 s of CPU
 
@@ -285,6 +286,7 @@ do_bench(lambda: x + 2)
     assert arms["head/script/call#2"]["status"] == "hang"
 
 
+@pytest.mark.nightly
 def test_a_budget_times_a_sample_and_names_the_rest(adopt: Adopt) -> None:
     script = """
 import time, torch
@@ -357,23 +359,23 @@ def test_a_trial_that_takes_longer_than_the_survey_said_ends_with_the_budget(ado
     assert all("the budget was spent" in arm["why"] for arm in arms.values())
 
 
-@pytest.mark.parametrize(
-    ("script", "code", "sentence"),
-    [
-        ("import nowhere_to_be_found\n", 3, "cannot be imported: ModuleNotFoundError: No module named 'nowhere_to_be"),
-        ("import argparse\np = argparse.ArgumentParser()\np.add_argument('--size', required=True)\np.parse_args()\n", 3,
-         "needs other arguments: script.py: error: the following arguments are required: --size; give them after --"),
-        ("print('a table')\n", 2, "it times nothing, or in a way that is not known here"),
-        ("import subprocess, sys\nsubprocess.run([sys.executable, 'other.py'])\n", 3,
-         "runs another script, whose timers are not seen"),
-        ("import os, torch\nrank = os.environ['LOCAL_RANK']\n", 3,
-         "wants to be started by torchrun (KeyError: 'LOCAL_RANK' (script.py:2)); say for how many ranks: --ranks 2"),
-        ("import sys\nprint('no GPU')\nsys.exit(4)\n", 3, "exit code 4 before any timer; last it said: no GPU"),
-        ("raise RuntimeError('0 active drivers ([]).')\n", 3, "wants a GPU, and none is here (RuntimeError: 0 active"),
-        ("x = 1 / 0\n", 3, "came to no timer: ZeroDivisionError: division by zero (script.py:1)"),
-        ("def broken(:\n", 3, "came to no timer: SyntaxError"),
-    ],
-)  # fmt: skip
+NOT_COMPARED = [
+    ("import nowhere_to_be_found\n", 3, "cannot be imported: ModuleNotFoundError: No module named 'nowhere_to_be"),
+    ("import argparse\np = argparse.ArgumentParser()\np.add_argument('--size', required=True)\np.parse_args()\n", 3,
+     "needs other arguments: script.py: error: the following arguments are required: --size; give them after --"),
+    ("print('a table')\n", 2, "it times nothing, or in a way that is not known here"),
+    ("import subprocess, sys\nsubprocess.run([sys.executable, 'other.py'])\n", 3,
+     "runs another script, whose timers are not seen"),
+    ("import os, torch\nrank = os.environ['LOCAL_RANK']\n", 3,
+     "wants to be started by torchrun (KeyError: 'LOCAL_RANK' (script.py:2)); say for how many ranks: --ranks 2"),
+    ("import sys\nprint('no GPU')\nsys.exit(4)\n", 3, "exit code 4 before any timer; last it said: no GPU"),
+    ("raise RuntimeError('0 active drivers ([]).')\n", 3, "wants a GPU, and none is here (RuntimeError: 0 active"),
+    ("x = 1 / 0\n", 3, "came to no timer: ZeroDivisionError: division by zero (script.py:1)"),
+    ("def broken(:\n", 3, "came to no timer: SyntaxError"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "code", "sentence"), mostly_nightly(NOT_COMPARED, *NOT_COMPARED[::4]))
 def test_a_script_that_cannot_be_compared_is_one_sentence(adopt: Adopt, script: str, code: int, sentence: str) -> None:
     found = adopt(script)
     assert found.code == code

@@ -13,6 +13,7 @@ from benchmarks.bringup.steps import RowStatus
 from benchmarks.plan import HEAP_VARIABLE
 from kernels import symmetric_heap
 from tests.kernels.ranks import run_alone, run_ranks
+from tests.kit import mostly_nightly
 
 
 def litmus_rows(folder: Path, fault: str, world: int = 2) -> dict[str, dict]:
@@ -43,7 +44,7 @@ def test_the_litmus_test_counts_messages_that_do_not_arrive(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "sm_90"])
+@pytest.mark.parametrize("arch", mostly_nightly(["gfx942", "gfx950", "sm_90"], "gfx942"))
 def test_the_kernels_compile_for_every_gpu(arch):
     run_alone("tests.benchmarks.bringup.links_compiled", "defaults", arch)
 

@@ -215,7 +215,7 @@ def test_what_is_right_is_kept_and_not_executed_again(tmp_path):
     assert arm["bounds"]["memory"]["unit"] == "memory"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_registers_that_were_spilled_come_back(small):
     chosen = [one for one in small if one.operator == "grouped_gemm_dgrad" and one.case.N % 128 and one.knobs]
     done: list[Execution] = []

@@ -135,7 +135,7 @@ def test_what_is_wrong_has_no_counts_and_is_tried_again(tmp_path, asked):
     assert requests == ["list", 2, 0, "list", 2]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_is_executed_is_kept_by_the_code_that_decides_it(tmp_path, capsys):
     asked = ["metrics", "--execute", "--kernel", "gemm", "--case", "n4096_k4096_m1*_fp16", "--arch", "gfx942"]
     asked += ["--cache", str(tmp_path), "--progress", "none"]

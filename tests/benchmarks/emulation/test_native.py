@@ -22,6 +22,7 @@ from benchmarks.emulation.tracing import traced
 from benchmarks.emulation.waves import EXEC, LANES, Waves
 from tests.benchmarks.emulation import instructions, kernels
 from tests.benchmarks.emulation.instructions import Case
+from tests.kit import mostly_nightly
 
 SPECIAL = np.array(
     [
@@ -98,7 +99,7 @@ def test_some_operations_are_equal_in_native_code():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("arch", mostly_nightly(["gfx942", "gfx950"], "gfx950"))
 def test_every_operation_is_equal_in_native_code(arch):
     cases = list(instructions.known(arch)[0])
     assert len(cases) > 1000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from benchmarks.emulation.triton_driver import emulated
@@ -10,8 +12,12 @@ from kernels.grouped_gemm import grouped_gemm_dgrad, grouped_gemm_forward, group
 from kernels.moe_gemm2_mxfp4 import moe_gemm2_mxfp4
 from kernels.numerics import compare, poison
 from kernels.spec import Case, Place
+from tests.kit import mostly_nightly
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("emulated_operators")]
+
+
+ARCHS = ("gfx942", "gfx950")
 
 
 def gemm_case(m, n, k, dtype="fp16"):
@@ -41,9 +47,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
-@pytest.mark.parametrize("name", CASES)
-def test_an_operator_is_right_on(arch, name):
+@pytest.mark.parametrize(
+    ("name", "arch"), mostly_nightly(itertools.product(CASES, ARCHS), *zip(CASES, itertools.cycle(ARCHS), strict=False))
+)
+def test_an_operator_is_right_on(name, arch):
     kernel, backend, case, changed = CASES[name]
     case = case.at(Place(device="cpu", arch=arch))
     executed = []

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.kit import ROOT
+from tests.kit import ROOT, mostly_nightly
 
 CHECKS = ["moves", "modules_and_gradients", "device", "no_times", "graphs", "refusals", "spawning"]
 """Functions of semantics.py."""
@@ -28,7 +28,7 @@ def checks(*arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("arch", mostly_nightly(["gfx942", "gfx950"], "gfx942"))
 def test_the_device_does_what_one_gpu_does(arch):
     done = emulate("--arch", arch, "--", "python", "-m", "tests.benchmarks.emulation.program.semantics")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -67,7 +67,7 @@ def test_a_suite_fails_where_its_kernels_are_wrong_and_a_fault_names_its_lane(tm
     assert whole["registers"]["vgpr_count"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_wrong_configuration_is_found_where_all_are_run():
     first = emulate("--", *checks("-k", "double"))
     assert first.returncode == 0, first.stdout + first.stderr

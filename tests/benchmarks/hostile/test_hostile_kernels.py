@@ -145,7 +145,10 @@ def test_nothing_is_left_running(run):
     assert processes_with(MARK) == []
 
 
-@pytest.mark.parametrize(("start", "more"), [("fork", ["long_text", "leaves_children"]), ("spawn", [])])
+STARTS = (("fork", ("long_text", "leaves_children")), ("spawn", ()))
+
+
+@pytest.mark.parametrize(("start", "more"), mostly_nightly(STARTS, STARTS[0]))
 def test_a_command_says_what_happened_and_prints_no_more_than_can_be_read(tmp_path, start, more):
     kernels = [ORPHAN, *(one for one in KERNELS if one.name in more)]
     names = [one.name for one in kernels]
@@ -163,6 +166,7 @@ def test_a_command_says_what_happened_and_prints_no_more_than_can_be_read(tmp_pa
     assert processes_with(MARK) == []
 
 
+@pytest.mark.nightly
 def test_a_side_that_kills_the_parent_of_both_costs_the_other_side_nothing(tmp_path):
     killer = HostileKernel("twice", "crash", "its parent was killed", at_set_up="os.kill(os.getppid(), signal.SIGKILL)")
     sides = {"base": HostileKernel("twice", "ok"), "head": killer}

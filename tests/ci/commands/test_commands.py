@@ -299,7 +299,7 @@ def test_verify_of_an_unknown_kernel_says_which_there_are(tmp_path: Path) -> Non
 # ---- run ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_run_says_how_long_it_takes_on_another_node(tmp_path: Path) -> None:
     out = tmp_path / "trials.jsonl"
     words = ["--tier", "nightly", "--kernel", "all_gather", "--case", "w8_fp16_in*"]

@@ -317,7 +317,7 @@ def checkout(tmp_path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_study_is_measured_and_recorded(checkout):
     command = [sys.executable, "-m", "ci", "study", "small", "--commit", "a" * 40, "--commit-date", "1790000000000"]
     env = {**os.environ, "PYTHONPATH": str(checkout), "COLUMNS": "200"}

@@ -244,7 +244,7 @@ def test_continuous_measures_both_and_exits_with_1(project: Project) -> None:
     assert len(project.record(project.fast)["results"]["toy.track_time"][7]) == 12
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_find_finds_it_and_a_dry_run_saves_nothing(project: Project) -> None:
     before = {file: file.read_bytes() for file in (project.root / "results").rglob("*.notes.jsonl*")}
     output = project.asv("find", "--skip-save", f"{project.old}..main", "toy.track_time")
@@ -303,7 +303,7 @@ def test_it_is_known_whether_asv_saves(words: str, saved: bool) -> None:
 # ---- yardsticks and grids that move with the commit ---------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_changed_yardstick_is_never_compared(tmp_path: Path) -> None:
     """Between two commits the yardstick of `toy` changes, `other` gets one more case in front, `gone` goes."""
     project = Project(tmp_path)

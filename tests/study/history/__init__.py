@@ -1,1 +1,0 @@
-"""Studies of the history: what is planted and what is found."""
