@@ -369,10 +369,10 @@ TIMING_VERSION = 1
 never compared."""
 
 BURST_S, BURST_ROUNDS = 0.5, 8
-"""Least seconds of a burst, and bursts of an arm in a trial, unless asked otherwise.  In the second half of 0.5 s the
-energy counter of an H200 steps at least twice, every 100 ms; in that of 0.3 s in half of the bursts (2026-11-22).  8
-are the fewest whose least and greatest enclose their median with 99 % (binomial: 1 - 2 / 2**8;
-ci.records.pooling.interval), and the fewest that the policy judges (ci/policy.toml, min_rounds)."""
+"""Least seconds of a burst, and bursts of an arm in a trial, unless asked otherwise.  An H200 comes to the clock that
+its power allows in the first half of 0.5 s (2026-11-22).  8 are the fewest whose least and greatest enclose their
+median with 99 % (binomial: 1 - 2 / 2**8; ci.records.pooling.interval), and the fewest that the policy judges
+(ci/policy.toml, min_rounds)."""
 
 
 @dataclasses.dataclass(frozen=True)

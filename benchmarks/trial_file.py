@@ -189,7 +189,6 @@ _CHECKOUT = record(
         "broken": maybe(items(record({"module": NAME, "reason": TEXT}, {"declares": maybe(items(_part))}))),
     },
 )
-_MEASURED = items(maybe(number(0.0, 1e9)))
 _ARM = record(
     {"status": one_of(*WORST_FIRST)},
     {
@@ -203,17 +202,11 @@ _ARM = record(
         "first_call_s": maybe(number(0, 1e6)),
         "compile_s": maybe(number(0, 1e6)),
         "calls_per_sample": whole(1, 1_000_000),
-        "energy_j": _MEASURED,
-        "energy_s": _MEASURED,
         "same_as": _arm_key,
     },
 )
-"""energy_j: joules of one call on all its devices together, by round; null where their counters moved less than twice
-in that burst.  energy_s: the seconds in which they were followed there.  same_as: the arm whose code and launch are the
-same, which was timed for both."""
-_ENERGY = record({}, {"why_absent": maybe(TEXT), **dict.fromkeys(("step_s", "poll_s"), maybe(number(0.0, 1e6)))})
-"""The energy counters in a case: seconds between their steps and between askings, or why there is nothing to read."""
-_CASE_FIELDS = {"method": TEXT, "warnings": items(TEXT), "energy": maybe(_ENERGY), "arms": table(_arm_key, _ARM)}
+"""same_as: the arm whose code and launch are the same, which was timed for both."""
+_CASE_FIELDS = {"method": TEXT, "warnings": items(TEXT), "arms": table(_arm_key, _ARM)}
 _DEVICE = {
     **dict.fromkeys(("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "power_w"), maybe(number(-1e6, 1e6))),
     "throttle": maybe(TEXT),

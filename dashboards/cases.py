@@ -84,7 +84,8 @@ def _pieces(lane: Lane) -> Iterator[Piece]:
         ]
         for one, row, x, y in sorted(shown, key=lambda each: (each[0].kernel, natural(each[0].case), each[0].backend))
     ]
-    yield Table(f"{lane.machine}-roofline", "cases under the roof", columns, rows).piece(filter=True)
+    shown = Table(f"{lane.machine}-roofline", "cases under the roof", columns, rows).piece(filter=True)
+    yield table.fold([f"The {len(rows)} points as a table"], [shown])
 
 
 def _link(lane: Lane, kernel: str, case: str) -> str:

@@ -335,7 +335,7 @@ def over_size(lane: Lane, kernel: str, names: Sequence[str], cases: Mapping[str,
 
 
 def sustained_table(rows: Sequence[BesideRow]) -> Table:
-    """Sustained calls beside spaced ones: time, ratio to the vendor library in either regime, joules."""
+    """Sustained calls beside spaced ones: time, ratio to the vendor library in either regime."""
     columns = [
         Column("case", "case", "case"),
         Column("backend", "backend"),
@@ -343,7 +343,6 @@ def sustained_table(rows: Sequence[BesideRow]) -> Table:
         Column("spaced", "spaced", "duration", "Time of a call with cold caches, its commit may be another."),
         Column("sustained_ratio", "to the library, back to back", "ratio", RATIO_HELP),
         Column("spaced_ratio", "to the library, spaced", "ratio", RATIO_HELP),
-        Column("joules", "joules of a call", "number", "On all its devices together, by their energy counters."),
         Column("commit", "commit", "commit"),
     ]
     cells = [
@@ -354,7 +353,6 @@ def sustained_table(rows: Sequence[BesideRow]) -> Table:
             row.spaced.seconds if row.spaced else None,
             _regime(row.sustained),
             _regime(row.spaced),
-            row.joules.joules if row.joules else None,
             [row.sustained.commit, ""],
         ]
         for row in sorted(rows, key=lambda row: (natural(row.case), row.baseline, row.backend))

@@ -223,7 +223,8 @@ def _verified(rows: Sequence[Verified]) -> Iterator[Piece]:
             f"{rows[0].machine}-failed", "what failed", [*named, Column("status", "why", "status")], failures
         )
         yield table.fold([f"{len(failures)} failed"], [failed.piece(filter=True)], "problem")
-    yield Table(f"{rows[0].machine}-verified", "what was verified", columns, cells).piece(filter=True)
+    shown = Table(f"{rows[0].machine}-verified", "what was verified", columns, cells).piece(filter=True)
+    yield table.fold([f"{len(rows)} backends of {len({row.kernel for row in rows})} operators"], [shown])
 
 
 def _of_trials(site: Site) -> Iterable[CaseCheck]:

@@ -117,8 +117,8 @@ def _product(points: Sequence[Point]) -> Iterator[Piece]:
         ]
         for one in ordered
     ]
-    yield table.heading("All numbers of several ranks")
-    yield Table("scaling", "newest numbers of several ranks", columns, rows).piece(filter=True)
+    shown = Table("scaling", "newest numbers of several ranks", columns, rows).piece(filter=True)
+    yield table.fold([f"All {len(rows)} numbers of several ranks"], [shown])
 
 
 def _picture(kernel: str, shape: str, points: Sequence[Point], looks: Mapping[str, Mapping[str, Any]]) -> Piece:

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from benchmarks.coordinator import samples
 from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed
 from benchmarks.coordinator.samples import ArmFacts, PhysicalFloor, PlannedSample, joint, same_code, shuffled
-from benchmarks.coordinator.sustained import SETTLED, BurstRounds, EnergyMeter
+from benchmarks.coordinator.sustained import SETTLED, BurstRounds
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.shapes import Json, JsonObject
@@ -107,7 +107,6 @@ class CaseRun:
         self._same: dict[str, str] = {}
         self._one_arm_per_message = False
         self._keep_inputs = keep_inputs
-        self.meter = EnergyMeter(None, case.world, "not asked for")
         self.floor, self.secret = PhysicalFloor(), 0
 
     def run(self) -> JsonObject:
@@ -288,16 +287,15 @@ class CaseRun:
         arms, begin = self._timed(), time.perf_counter()
         if not arms:
             return
-        timed = BurstRounds(self._burst, self.protocol.burst_s, self.order, self.meter)
+        timed = BurstRounds(self._burst, self.protocol.burst_s, self.order)
         checks = samples.spot_checks_after(arms, self.protocol.rounds)
-        with self.meter.running():
-            for arm in arms:
-                timed.calibrate(arm, self._facts[arm.key].expected_s * self._calls(arm))
-            unsettled = timed.settle(arms[0], SETTLED[self.method])
-            for burst in timed.take(arms, self.protocol.rounds):
-                self._facts[burst.arm.key].add_burst(burst)
-                for one in checks.pop(sum(len(self._facts[arm.key].seconds) for arm in arms), ()):
-                    self._burst(one.arm, timed.fewest(one.arm), one.request())
+        for arm in arms:
+            timed.calibrate(arm, self._facts[arm.key].expected_s * self._calls(arm))
+        unsettled = timed.settle(arms[0], SETTLED[self.method])
+        for burst in timed.take(arms, self.protocol.rounds):
+            self._facts[burst.arm.key].add_burst(burst)
+            for one in checks.pop(sum(len(self._facts[arm.key].seconds) for arm in arms), ()):
+                self._burst(one.arm, timed.fewest(one.arm), one.request())
         self.wall_s, self.busy_s = self.wall_s + time.perf_counter() - begin, self.busy_s + timed.busy_s
         self.warnings += [unsettled] if unsettled else []
 
@@ -371,8 +369,7 @@ class CaseRun:
 
     def _entry(self) -> JsonObject:
         arms = {arm.key: self._arm_entry(arm) for arm in self.case.arms}
-        energy = {"energy": self.meter.facts()} if self.protocol.sustained else {}
-        return {"method": self.method, "arms": arms, "warnings": list(dict.fromkeys(self.warnings)), **energy}
+        return {"method": self.method, "arms": arms, "warnings": list(dict.fromkeys(self.warnings))}
 
     def _arm_entry(self, arm: PlannedArm) -> JsonObject:
         if arm.key in self._same:
@@ -390,7 +387,7 @@ class CaseRun:
         facts = self._facts[arm.key]
         ranks = facts.ranks() if self.case.world > 1 else {"skew_s": None}
         whole = {"whole_s": facts.whole_s} if facts.whole_s else {}
-        times = {"seconds": facts.seconds, **ranks, **whole, **facts.energy()}
+        times = {"seconds": facts.seconds, **ranks, **whole}
         return {**times, "calls_per_sample": self._calls(arm)}
 
     def _same_entry(self, arm: PlannedArm, timed: PlannedArm) -> JsonObject:

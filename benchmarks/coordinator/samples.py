@@ -29,7 +29,6 @@ class ArmFacts:
     """What an attempt found out about one arm.  seconds, by_rank: by round, of the slowest and of every rank.
 
     whole_s: of calls from the host's side, of the slowest rank.
-    energy_j, energy_s: of a call, and the seconds in which it was counted, by burst; None where that is not known.
     """
 
     knobs: JsonObject = dataclasses.field(default_factory=dict)
@@ -42,8 +41,6 @@ class ArmFacts:
     seconds: list[float] = dataclasses.field(default_factory=list)
     by_rank: list[Sequence[float]] = dataclasses.field(default_factory=list)
     whole_s: list[float] = dataclasses.field(default_factory=list)
-    energy_j: list[float | None] = dataclasses.field(default_factory=list)
-    energy_s: list[float | None] = dataclasses.field(default_factory=list)
 
     def add_sample(self, by_rank: Sequence[float], starved: int) -> None:
         """One sample: the slowest rank counts."""
@@ -54,12 +51,6 @@ class ArmFacts:
     def add_burst(self, burst: ArmBurst) -> None:
         """One burst; it counts as starved if more than STARVED_PARTS of its parts were."""
         self.add_sample(burst.by_rank, self.starved + (burst.starved > STARVED_PARTS))
-        self.energy_j.append(burst.joules)
-        self.energy_s.append(burst.energy.seconds if burst.energy else None)
-
-    def energy(self) -> JsonObject:
-        """Of an arm that was timed in bursts."""
-        return {"energy_j": self.energy_j, "energy_s": self.energy_s} if any(self.energy_j) else {}
 
     def ranks(self) -> dict[str, list[float]]:
         """Seconds between the ranks by round, and the median of each rank: one that is always slower is its GPU."""

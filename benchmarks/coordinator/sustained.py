@@ -1,154 +1,16 @@
-"""Joules from the energy counters of the devices, and how long a span must be for 1 %.
-
-A counter moves in steps: NVML's every 100 ms on an H200.  Read at the two ends of a span it is late by up to a step U
-at each, so the span is known to a difference of two uniform errors: 95 % of them are below 0.776 U.  1 % so needs a
-span of 78 U (7.8 s), and 0.5 s gives 16 %.
-
-So the counter is not read at the ends of a span.  It is asked often, and only the moments at which it moved count:
-between the first and the last step within the span the energy is exact, and the time is known to the interval w between
-two askings in place of U.  The same 1 % needs 78 w: 0.65 s for 8.2 ms, in one burst or in several together.
-
-That is for a steady power, which a power limit does not give.  On an H200 at its limit of 700 W (2026-11-22, four
-large GEMMs, two backends each) joules per call differed by 2.4 % (standard deviation) over spans of 0.2 s, which
-bursts of 0.5 s have, and by 1.1 % over 0.5 s, which bursts of 1 s have.  The median of 35 bursts of 0.5 s (7 s counted)
-or of 7 bursts of 1 s (3.5 s) is known to 1 % in 95 of 100 cases.  The interval says how sure the joules at hand are.
-Sensors of some products look at a part of the time only (25 % on A100 and H100: Yang, Adamek and Armour, "Part-time
-power measurements", arXiv 2312.02741); what that does is in the differences between bursts too.
-
-What no counter says: with which delay the driver takes a watt into account.  A constant delay shifts the span by as
-much; that is why only the second half of a burst counts, which an arm of the same power has filled before.
-"""
+"""Bursts of calls back to back: in which order they follow each other, and when the device has come to its power."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import random
-import statistics
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from benchmarks.machine.recorder import following
 from benchmarks.shapes import Json
-
-POLL_S = 5e-3
-"""Pause between two askings of a counter, which take 3.4 ms each on an H200 (2026-11-22)."""
-
-QUIET = 0.8
-"""For this share of the shortest time between two of its steps a counter is not asked again after a step: it cannot
-have moved, and every asking takes time in the driver that others wait for."""
-
-TRIANGLE_95 = 0.776
-"""95 % of the differences of two independent uniform errors are below this share of their width: 1 - sqrt(0.05)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class CounterStep:
-    """A counter moved between two askings.  after_s, seen_s: those, by time.monotonic(); joules: what it says since."""
-
-    after_s: float
-    seen_s: float
-    joules: float
-
-    @property
-    def at_s(self) -> float:
-        """When it moved, as far as that is known."""
-        return (self.after_s + self.seen_s) / 2
-
-
-@dataclasses.dataclass(frozen=True)
-class EnergySpan:
-    """joules that the devices took in `seconds`, between steps of their counters.  doubt: share of it, 95 %."""
-
-    joules: float
-    seconds: float
-    doubt: float
-
-    @property
-    def watts(self) -> float:
-        """Mean power."""
-        return self.joules / self.seconds
-
-
-def within(steps: Sequence[CounterStep], from_s: float, to_s: float) -> EnergySpan | None:
-    """What one counter says of the time between two moments; None with fewer than two steps between them."""
-    inside = [step for step in steps if from_s <= step.after_s and step.seen_s <= to_s]
-    if len(inside) < 2:
-        return None
-    first, last = inside[0], inside[-1]
-    seconds = last.at_s - first.at_s
-    unsure_s = max(last.seen_s - last.after_s, first.seen_s - first.after_s)
-    return EnergySpan(last.joules - first.joules, seconds, TRIANGLE_95 * unsure_s / seconds)
-
-
-def of_all(spans: Sequence[EnergySpan | None]) -> EnergySpan | None:
-    """All devices of a collective together, by their powers; None if one of them is not known."""
-    known = [one for one in spans if one]
-    if not known or len(known) < len(spans):
-        return None
-    seconds = min(one.seconds for one in known)
-    return EnergySpan(sum(one.watts for one in known) * seconds, seconds, max(one.doubt for one in known))
-
-
-class EnergyMeter:
-    """Asks the counters of some devices while it is running.
-
-    read: joules of a device since some moment, None where it does not count.  why_absent: why there is nothing to ask.
-    """
-
-    def __init__(self, read: Callable[[int], float | None] | None, devices: int, why_absent: str | None) -> None:
-        self._read, self._devices = read, devices
-        self._steps: list[list[CounterStep]] = [[] for _ in range(devices)]
-        self.why_absent = why_absent
-        if read and not why_absent and any(read(device) is None for device in range(devices)):
-            self.why_absent = "the driver of a device counts no energy"
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[EnergyMeter]:
-        """Ask in the background while inside."""
-        with following(self._follow, not self.why_absent):
-            yield self
-
-    def between(self, from_s: float, to_s: float) -> EnergySpan | None:
-        """What all devices took between two moments."""
-        return of_all([within(steps, from_s, to_s) for steps in self._steps])
-
-    def facts(self) -> dict[str, float | str | None]:
-        """The `energy` of a case: seconds between steps of the counter and between askings, or why there are none."""
-        gaps = [b.at_s - a.at_s for steps in self._steps for a, b in pairwise(steps)]
-        asked = [step.seen_s - step.after_s for steps in self._steps for step in steps]
-        if not gaps:
-            said = self.why_absent or "no counter moved twice while it was asked"
-            return {"step_s": None, "poll_s": None, "why_absent": said}
-        return {"step_s": statistics.median(gaps), "poll_s": statistics.median(asked), "why_absent": None}
-
-    def _follow(self, over: threading.Event) -> None:
-        """Note when each counter moves; the first reading says nothing about when."""
-        assert self._read
-        last: list[float | None] = [None] * self._devices
-        asked = [time.monotonic()] * self._devices
-        while not over.wait(POLL_S):
-            for device in range(self._devices):
-                now = time.monotonic()
-                if now < self._quiet_until(device):
-                    asked[device] = now
-                    continue
-                joules = self._read(device)
-                if joules is not None and last[device] is not None and joules != last[device]:
-                    self._steps[device].append(CounterStep(asked[device], now, joules))
-                asked[device], last[device] = now, joules
-
-    def _quiet_until(self, device: int) -> float:
-        """When a counter may move again."""
-        steps = self._steps[device][-3:]
-        gaps = [later.after_s - earlier.seen_s for earlier, later in pairwise(steps)]
-        return steps[-1].seen_s + QUIET * min(gaps) if gaps else 0.0
-
 
 # In which order bursts follow each other: the clock and the heat that an arm leaves are the next one's beginning.
 
@@ -227,12 +89,6 @@ class ArmBurst:
     arm: Arm
     by_rank: Sequence[float]
     starved: float
-    energy: EnergySpan | None
-
-    @property
-    def joules(self) -> float | None:
-        """Of one call on all its devices together; None where their counters did not say."""
-        return self.energy.watts * max(self.by_rank) if self.energy else None
 
 
 class BurstRounds:
@@ -241,10 +97,8 @@ class BurstRounds:
     busy_s: seconds of all bursts so far, also of those that do not count.
     """
 
-    def __init__(
-        self, ask: Callable[[Arm, int], Answers], burst_s: float, order: random.Random, meter: EnergyMeter
-    ) -> None:
-        self._ask, self._burst_s, self._order, self._meter = ask, burst_s, order, meter
+    def __init__(self, ask: Callable[[Arm, int], Answers], burst_s: float, order: random.Random) -> None:
+        self._ask, self._burst_s, self._order = ask, burst_s, order
         self._launch_s: dict[Arm, float] = {}
         self.busy_s = 0.0
 
@@ -291,7 +145,6 @@ class BurstRounds:
     def _once(self, arm: Arm, launches: int) -> ArmBurst:
         answers = self._ask(arm, launches)
         self._launch_s[arm] = min(one["busy_s"] for one in answers) / launches
-        energy = self._meter.between(max(one["from_s"] for one in answers), min(one["to_s"] for one in answers))
         starved = max(one["starved"] / one["parts"] for one in answers)
         self.busy_s += sum(one["busy_s"] for one in answers) / len(answers)
-        return ArmBurst(arm, [one["seconds"] for one in answers], starved, energy)
+        return ArmBurst(arm, [one["seconds"] for one in answers], starved)

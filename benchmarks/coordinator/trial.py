@@ -28,7 +28,6 @@ from benchmarks.coordinator.checkouts import (
 from benchmarks.coordinator.lanes import Quiet, SecondsLedger
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, PlannedTrial, Report, in_turns, one_at_a_time
 from benchmarks.coordinator.ranks import Failure, make_directories, remove_directories
-from benchmarks.coordinator.sustained import EnergyMeter
 from benchmarks.coordinator.worker_pools import FillingProcess, WorkerPools, WorkerSetting
 from benchmarks.machine import fingerprint, limits
 from benchmarks.machine.gpus import open_monitor
@@ -318,8 +317,6 @@ class Session:
         declared = [one.kernels[name] for one in self.descriptions.values() if name in one.kernels]
         run.secret = self._secrets.setdefault((name, case.name), samples.secret())
         run.floor = samples.floor_of(declared, case.name, self.machine)
-        if self.protocol.sustained:
-            run.meter = EnergyMeter(self._monitor.energy_j if self._monitor else None, case.world, self._why_no_state)
         return run
 
     def known(self, name: str) -> dict[tuple[str, str], Failure]:

@@ -85,10 +85,6 @@ class DriverLibrary:
         """sm_clock_mhz, mem_clock_mhz, temperature_c, power_w, throttle of now."""
         raise NotImplementedError
 
-    def energy_j(self, address: str) -> float | None:
-        """Joules that it has taken since some moment."""
-        raise NotImplementedError
-
 
 SM, MEMORY, GPU_SENSOR = 1, 2, 0
 """NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU (nvml.h of CUDA 12 and 13)."""
@@ -165,11 +161,6 @@ class Nvml(DriverLibrary):
             "throttle": None if bits is None else reasons or "none",
         }
 
-    def energy_j(self, address: str) -> float | None:
-        """mJ since the driver was loaded, from Volta on (nvml.h, CUDA 12)."""
-        millijoules = self.ask("DeviceGetTotalEnergyConsumption", self.handles[address])
-        return None if millijoules is None else millijoules * 1e-3
-
 
 UNKNOWN = {0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF}
 """By which AMD SMI says "unknown" (amdsmi of ROCm 6 and 7, 2026-11)."""
@@ -234,13 +225,6 @@ class AmdSmi(DriverLibrary):
             "power_w": unwrapped(metrics.get("current_socket_power")) or unwrapped(metrics.get("average_socket_power")),
             "throttle": None if throttle is None else f"bits {int(throttle):#x}" if throttle else "none",
         }
-
-    def energy_j(self, address: str) -> float | None:
-        """A counter, called "power" by some releases, and its unit in microjoules (amdsmi of ROCm 6 and 7, 2026-11)."""
-        energy = self.table("get_energy_count", self.handles[address])
-        counter, unit = (unwrapped(energy.get(key)) for key in ("energy_accumulator", "counter_resolution"))
-        counter = unwrapped(energy.get("power")) if counter is None else counter
-        return None if counter is None or unit is None else float(counter) * float(unit) * 1e-6
 
 
 # ---- values, as releases of amdsmi write them ------------------------------------------------------------------------
@@ -422,10 +406,6 @@ class Monitor:
     def read(self, index: int) -> JsonObject:
         """See DriverLibrary.reading."""
         return self._library.reading(self._addresses[index])
-
-    def energy_j(self, index: int) -> float | None:
-        """See DriverLibrary."""
-        return self._library.energy_j(self._addresses[index])
 
 
 def open_monitor(devices: Sequence[Json]) -> tuple[Monitor | None, str | None]:

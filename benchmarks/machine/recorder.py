@@ -21,21 +21,6 @@ KEPT = 40
 """Readings per trial that are recorded; those of a longer trial are thinned evenly."""
 
 
-@contextlib.contextmanager
-def following(follow: Callable[[threading.Event], None], is_there: bool) -> Iterator[None]:
-    """Have what is followed in the background while inside, if it is there; told by an event that it is over."""
-    over = threading.Event()
-    thread = threading.Thread(target=follow, args=(over,), daemon=True)
-    if is_there:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        if thread.is_alive():
-            thread.join()
-
-
 class Recorder:
     """The state before, during and after a trial, for its line in the trial file."""
 
@@ -46,14 +31,21 @@ class Recorder:
     def recording(self) -> Iterator[Callable[[], JsonObject]]:
         """Read in the background while inside; calling what it yields gives the `state` of the trial line."""
         readings: list[JsonObject] = []
-        before = self._now()
-        with following(lambda over: self._follow(readings, over), bool(self._monitor)):
+        before, over = self._now(), threading.Event()
+        thread = threading.Thread(target=self._follow, args=(readings, over), daemon=True)
+        if self._monitor:
+            thread.start()
+        try:
             yield lambda: {
                 "before": before,
                 "during": thinned(readings, KEPT),
                 "after": self._now(),
                 "why_absent": self._why_absent,
             }
+        finally:
+            over.set()
+            if self._monitor:
+                thread.join()
 
     def _follow(self, readings: list[JsonObject], over: threading.Event) -> None:
         begin = time.monotonic()

@@ -367,15 +367,12 @@ class Burst:
 
     starved: parts of the second half that the device had begun before the host had enqueued them; parts: how many that
     half has.
-    from_s, to_s: when the second half ran, by time.monotonic() of this host.
     """
 
     seconds: float
     busy_s: float
     starved: int
     parts: int
-    from_s: float
-    to_s: float
 
 
 def burst(clock: Any, timed: Timed, launches: int) -> Burst:
@@ -405,7 +402,7 @@ def burst(clock: Any, timed: Timed, launches: int) -> Burst:
     finally:
         if collecting:
             bound.gc_enable()
-    return _summary(reached, [count * timed.calls for count in parts], starved, bound.monotonic())
+    return _summary(reached, [count * timed.calls for count in parts], starved)
 
 
 def _launched(timed: Timed, count: int, checked: bool) -> Any:
@@ -423,9 +420,8 @@ def _parts(launches: int) -> list[int]:
     return [launches * (part + 1) // count - launches * part // count for part in range(count)]
 
 
-def _summary(reached: Sequence[float], calls: Sequence[int], starved: Sequence[bool], now_s: float) -> Burst:
-    """reached: seconds at the beginning and after each part.  calls, starved: of each part.  now_s: when all ended."""
+def _summary(reached: Sequence[float], calls: Sequence[int], starved: Sequence[bool]) -> Burst:
+    """reached: seconds at the beginning and after each part.  calls, starved: of each part."""
     half = len(calls) // 2
     late_s = reached[-1] - reached[half]
-    late = sum(starved[half:]), len(calls) - half
-    return Burst(late_s / sum(calls[half:]), reached[-1], *late, now_s - late_s, now_s)
+    return Burst(late_s / sum(calls[half:]), reached[-1], sum(starved[half:]), len(calls) - half)

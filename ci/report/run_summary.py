@@ -7,7 +7,7 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -17,21 +17,16 @@ from rich.text import Text
 
 from ci.judging.types import Judgement
 from ci.records import rates
-from ci.records.ledger import SUSTAINED
 from ci.report.model import ReportWarning, costs_of, grouped, skips_of
 from ci.report.words import duration, plain, plural, rate, told
 from ci.stats import anomalies
 from ci.stats.types import FloatArray
 from ci.trials.trial import Trial
 
-if TYPE_CHECKING:
-    from ci.records.sustained import JoulesPerCall
-
 Key = tuple[str, str, str]
 """Operator, case, backend."""
 
 COLUMNS = {"kernel / case": "left", "backend": "left", "time": "right", "rate": "right", "baseline / ours": "right"}
-JOULES = {"J per call (99 %)": "right"}
 
 
 def show(trials: Sequence[Trial], console: Console) -> None:
@@ -55,9 +50,8 @@ def odd(samples: Mapping[Key, Sequence[FloatArray]]) -> Iterator[ReportWarning]:
 
 
 def _table(trials: Sequence[Trial], medians: dict[Key, float]) -> Table:
-    energy = _energy(trials)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column, justify in (COLUMNS | (JOULES if energy else {})).items():
+    for column, justify in COLUMNS.items():
         names = column in ("kernel / case", "backend")  # a name is never cut: it is copied into the next command
         table.add_column(column, justify=justify, overflow="fold", no_wrap=not names)  # type: ignore[arg-type]
     costs = costs_of(trials)
@@ -68,27 +62,8 @@ def _table(trials: Sequence[Trial], medians: dict[Key, float]) -> Table:
         baseline = min(timed, default=None)  # the fastest counts, as on the page
         ratio = Text("baseline", "dim") if backend in own else _ratio(baseline, seconds)
         speed = rate(costs.get(f"{operator}/{backend}/{case}"), seconds)
-        joules = [_joules(energy.get((operator, case, backend)))] if energy else []
-        table.add_row(Text(plain(f"{operator}/{case}")), Text(plain(backend)), duration(seconds), speed, ratio, *joules)
+        table.add_row(Text(plain(f"{operator}/{case}")), Text(plain(backend)), duration(seconds), speed, ratio)
     return table
-
-
-def _energy(trials: Sequence[Trial]) -> dict[Key, JoulesPerCall]:
-    """Joules of every arm whose bursts were long enough for the counters."""
-    sustained = [trial for trial in trials if trial.regime == SUSTAINED]
-    if not sustained:
-        return {}
-    from ci.records.sustained import joules_of  # it needs scipy, which a node may lack
-
-    energy: dict[Key, JoulesPerCall] = {}
-    for operator in dict.fromkeys(trial.operator for trial in sustained):
-        own = joules_of([trial for trial in sustained if trial.operator == operator])
-        energy |= {(operator, case, backend): joules for (case, _, backend), joules in own.items()}
-    return energy
-
-
-def _joules(joules: JoulesPerCall | None) -> str:
-    return f"{joules.joules:.4g} ({joules.low:.4g} to {joules.high:.4g})" if joules else ""
 
 
 def _samples(trials: Iterable[Trial]) -> dict[Key, list[FloatArray]]:

@@ -204,10 +204,15 @@
       else if (chart) drawn.delete(draw);
     }
 
+    const picture = () => {
+      if (chart) h("a", {href: chart.getDataURL({pixelRatio: 3, backgroundColor: colour("--ground")}), download: `${piece.title}.png`}).click();
+    };
+    const saved = piece.small ? null : h("button.save", {type: "button", click: picture}, "PNG");
+
     function show() {
       const buttons = names.length > 1 ? R.press("unit", names, chosen, unit) : null;
       const toggle = name => (off.has(name) ? off.delete(name) : off.add(name), show());
-      controls.replaceChildren(...[buttons, piece.legend === false ? null : legend(option(), off, piece.small ? null : toggle)].filter(Boolean));
+      controls.replaceChildren(...[buttons, piece.legend === false ? null : legend(option(), off, piece.small ? null : toggle), saved].filter(Boolean));
       if (chart) draw();
     }
 

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import plan, trial_file
-from benchmarks.coordinator import trial
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.sustained import EnergyMeter, EnergySpan
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Protocol, Selection
 from benchmarks.points import Batch, Point, PointsFile
@@ -44,8 +42,6 @@ def test_a_sustained_trial_has_one_time_per_burst_and_says_its_regime(toy_tree, 
     for key in ("head/ours", "base/ours", "head/library", "base/library"):
         assert case["arms"][key]["status"] == "ok"
         assert len(case["arms"][key]["seconds"]) == 4
-        assert "energy_j" not in case["arms"][key]
-    assert case["energy"] == {"step_s": None, "poll_s": None, "why_absent": "no GPU"}
     assert 0 < line["busy_share"] <= 1
     line["protocol"]["regime"] = "bursty"
     with pytest.raises(Unfit, match="protocol.regime.*bursty.*spaced, sustained"):
@@ -85,33 +81,6 @@ def test_ranks_of_a_collective_make_equally_many_calls_and_the_slowest_counts(to
     timed = [a for case in line["cases"].values() for a in case["arms"].values() if a["status"] == "ok"]
     assert timed
     assert all(len(arm["rank_s"]) == 2 and len(arm["skew_s"]) == 4 for arm in timed)
-
-
-def test_joules_are_written_by_burst(toy_tree, monkeypatch):
-    class Counting(EnergyMeter):
-        """500 W, counted over all but the first 2 ms of what is asked for; every other burst is too short."""
-
-        asked = 0
-
-        def __init__(self, *_) -> None:
-            super().__init__(None, 1, None)
-
-        def running(self):
-            self.why_absent = "asks nobody"
-            return super().running()
-
-        def between(self, from_s, to_s):
-            self.asked += 1
-            return EnergySpan(500.0 * 0.25, 0.25, 0.01) if self.asked % 2 else None
-
-    monkeypatch.setattr(trial, "EnergyMeter", Counting)
-    arm = line_of([Checkout("head", toy_tree("tree"))])["cases"]["small"]["arms"]["head/ours"]
-    known = [(j, s) for j, s in zip(arm["energy_j"], arm["energy_s"], strict=True) if j is not None]
-    assert len(arm["energy_j"]) == 4
-    assert known
-    assert len(known) < 4
-    for joules, seconds in zip(arm["energy_j"], arm["seconds"], strict=True):
-        assert joules is None or joules == pytest.approx(500.0 * seconds)
 
 
 @pytest.mark.parametrize(

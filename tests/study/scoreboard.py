@@ -50,26 +50,22 @@ def rows(frame: pd.DataFrame) -> Iterator[str]:
 
 
 SUSTAINED_HEADER = (
-    "| machine | kernel | backend | cases | baseline / ours, spaced | sustained | J per call, ours / baseline |",
-    "|---|---|---|---:|---:|---:|---:|",
+    "| machine | kernel | backend | cases | baseline / ours, spaced | sustained |",
+    "|---|---|---|---:|---:|---:|",
 )
 
 
 def sustained_rows(found: Sequence[BesideRow]) -> Iterator[str]:
     """Geometric means over the cases of a backend that were timed in both regimes."""
-    joules = {(r.machine, r.kernel, r.case): r.joules.joules for r in found if r.baseline and r.joules}
     groups: dict[tuple[str, str, str, str], list[BesideRow]] = {}
     for row in found:
         if not row.baseline and row.spaced and not math.isnan(row.spaced.ratio + row.sustained.ratio):
             groups.setdefault((row.machine, row.device, row.kernel, row.backend), []).append(row)
     for (machine, device, kernel, backend), cases in groups.items():
-        beside = ((r.joules, joules.get((r.machine, r.kernel, r.case))) for r in cases)
-        energy = [own.joules / other for own, other in beside if own and other]
         both = [[r.spaced.ratio for r in cases if r.spaced], [r.sustained.ratio for r in cases]]
         shown = " | ".join(f"{np.exp(np.log(one).mean()):.3f}" for one in both)
-        last = f"{np.exp(np.log(energy).mean()):.3f}" if energy else ""
         name = text(f"{device} ({machine})")
-        yield f"| {name} | {code(kernel)} | {code(backend)} | {len(cases)} | {shown} | {last} |"
+        yield f"| {name} | {code(kernel)} | {code(backend)} | {len(cases)} | {shown} |"
 
 
 def sustained_table(results: Path, until: str | None = None) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ci.records.sustained import BesideRow, JoulesPerCall, RegimeTime
+from ci.records.sustained import BesideRow, RegimeTime
 from ci.trials.trial import Trial
 from tests.ci.made_trials import ENVIRONMENT, declaration, parsed, tree
 from tests.ci.made_trials import trial as made
@@ -92,15 +92,12 @@ def test_what_is_no_peer_is_no_comparison(derived: pd.DataFrame) -> None:
 
 
 def test_both_regimes_over_the_cases_that_have_both():
-    def row(case, backend, spaced, sustained, joules):
+    def row(case, backend, spaced, sustained):
         times = [RegimeTime("a" * 40, "py", 1e-3, one, one, one) if one else None for one in (spaced, sustained)]
-        own = JoulesPerCall(joules, joules, joules, 8, 1.0) if joules else None
         named = "h200x1", "NVIDIA H200", "gemm", case, backend, backend == "blas"
-        return BesideRow(*named, times[1], times[0], own)
+        return BesideRow(*named, times[1], times[0])
 
     nan = float("nan")
-    rows = [row("a", "blas", nan, nan, 0.5), row("a", "triton", 1.0, 2.0, 0.4), row("b", "triton", 4.0, 0.5, None)]
-    rows += [row("c", "triton", None, 9.0, None)]
-    assert list(scoreboard.sustained_rows(rows)) == [
-        "| NVIDIA H200 (h200x1) | `gemm` | `triton` | 2 | 2.000 | 1.000 | 0.800 |"
-    ]
+    rows = [row("a", "blas", nan, nan), row("a", "triton", 1.0, 2.0), row("b", "triton", 4.0, 0.5)]
+    rows += [row("c", "triton", None, 9.0)]
+    assert list(scoreboard.sustained_rows(rows)) == ["| NVIDIA H200 (h200x1) | `gemm` | `triton` | 2 | 2.000 | 1.000 |"]

@@ -291,11 +291,8 @@ def test_a_host_that_is_too_slow_is_seen():
 
 def test_on_a_cpu_the_host_s_clock_times_it():
     clock = clocks.HostClock(0, None)
-    before = time.monotonic()
     found = clocks.burst(clock, clocks.Timed(lambda: time.sleep(1e-3)), 20)
     assert 1e-3 <= found.seconds < 0.05
-    assert before <= found.from_s < found.to_s <= time.monotonic()
-    assert found.to_s - found.from_s == pytest.approx(found.seconds * 10, rel=1e-6)
     assert found.starved == 0
 
 

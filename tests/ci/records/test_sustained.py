@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ci.records import ledger as regimes
 from ci.records import store
 from ci.records.pooling import Place
-from ci.records.sustained import beside, joules_of
+from ci.records.sustained import beside
 from tests.ci import made_trials
 from tests.ci.made_trials import ENV, HEAD, TIMES, declaration, ok, parsed, tree, trial
 from tests.ci.sweeps import made_lines
@@ -20,18 +18,14 @@ from tests.ci.sweeps import made_lines
 MACHINE = made_trials.MACHINE["name"]
 
 
-def sustained(number: int = 0, slower: float = 1.2, joules=(), seconds=0.15, poll_s=0.005, **more):
+def sustained(number: int = 0, slower: float = 1.2, **more):
     """A trial in bursts: triton as fast as blas there, and twice as slow where calls are spaced."""
     triton, blas = ([slower * one for one in TIMES] for _ in range(2))
-    arm = ok(triton)
-    if joules:
-        arm |= {"energy_j": list(joules), "energy_s": [None if one is None else seconds for one in joules]}
-    cases = {"m16": {"head/triton": arm, "head/blas": ok(blas)}}
+    cases = {"m16": {"head/triton": ok(triton), "head/blas": ok(blas)}}
     line = trial(
         cases, number, session="6" * 16, trees={"head": tree(declared=declaration(yardstick="2" * 16))}, **more
     )
     line["protocol"] |= {"regime": "sustained", "burst_s": 0.3}
-    line["cases"]["m16"]["energy"] = {"step_s": 0.02, "poll_s": poll_s, "why_absent": None}
     return line | {"id": f"{number:016x}"}
 
 
@@ -75,27 +69,9 @@ def test_a_line_without_a_regime_is_spaced() -> None:
     assert parsed(sustained()).regime == regimes.SUSTAINED
 
 
-def test_joules_are_the_middle_of_all_bursts_with_an_interval_over_trials() -> None:
-    order = np.random.default_rng(3)
-    lines = [sustained(n, joules=order.normal(0.4, 0.002, 8).tolist(), poll_s=1e-6) for n in range(3)]
-    [found] = joules_of([parsed(line) for line in lines]).values()
-    assert found.joules == pytest.approx(0.4, rel=5e-3)
-    assert found.low < 0.4 < found.high
-    assert (found.bursts, found.seconds) == (24, pytest.approx(3.6))
-
-
-def test_the_interval_is_never_narrower_than_the_moments_of_the_counter_allow() -> None:
-    line = sustained(joules=[0.4] * 6 + [None, None], seconds=0.1, poll_s=0.01)
-    [found] = joules_of([parsed(line)]).values()
-    assert found.bursts == 6
-    allowed = 0.9 * 0.01 * math.sqrt(6) / 0.6
-    assert found.high / found.joules - 1 == pytest.approx(allowed)
-    assert joules_of([parsed(sustained())]) == {}
-
-
 def test_both_regimes_stand_beside_each_other(tmp_path: Path) -> None:
     results = tmp_path / "results"
-    lines = [trial(number=n) for n in range(3)] + [sustained(n, joules=[0.5] * 8) for n in range(3)]
+    lines = [trial(number=n) for n in range(3)] + [sustained(n) for n in range(3)]
     store.record([made_trials.write(tmp_path / "t.jsonl", *lines)], results)
     rows = {row.backend: row for row in beside(results)}
     ours = rows["triton"]
@@ -104,9 +80,7 @@ def test_both_regimes_stand_beside_each_other(tmp_path: Path) -> None:
     assert (ours.spaced.seconds, ours.sustained.seconds) == (pytest.approx(1e-3), pytest.approx(1.2e-3))
     assert (ours.spaced.ratio, ours.sustained.ratio) == (pytest.approx(0.5), pytest.approx(1.0))
     assert ours.sustained.low <= 1.0 <= ours.sustained.high
-    assert ours.joules.joules == 0.5
     assert rows["blas"].baseline
-    assert rows["blas"].joules is None
     assert beside(tmp_path / "nothing") == []
 
 
