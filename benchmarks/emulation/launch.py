@@ -27,6 +27,9 @@ SLOW = (
     "pip install 'ridgeline[emulate]'"
 )
 
+REGISTERS = 512
+"""Vector registers of a wave, those for accumulation among them."""
+
 FIRST_ADDRESS, GAP = 1 << 32, 1 << 20
 """Buffers lie here, with so much between them that an address outside of one is in none."""
 
@@ -145,9 +148,9 @@ def launch(
     watch: Any = None,
 ) -> Execution:
     """As `execute`, with memory and argument segment as they are given."""
-    waves = started(code, memory, arguments, grid, warps)
-    size = lds_bytes if lds_bytes is not None else code.lds_bytes or naming.our("kernels.hardware").lds_limit(code.arch)
     chosen = _native() if watch is None and limit == LIMIT else None
+    waves = started(code, memory, arguments, grid, warps, registers=1 if chosen else REGISTERS)
+    size = lds_bytes if lds_bytes is not None else code.lds_bytes or naming.our("kernels.hardware").lds_limit(code.arch)
     machine = (chosen or Machine)(code, memory, grid[0] * grid[1] * grid[2], size, limit)
     machine.watch = watch
     machine.run(waves)
@@ -171,11 +174,17 @@ def _native() -> type[Machine] | None:
 
 
 def started(
-    code: KernelCode, memory: Memory, arguments: bytes, grid: tuple[int, int, int], warps: int, rank: int = 0
+    code: KernelCode,
+    memory: Memory,
+    arguments: bytes,
+    grid: tuple[int, int, int],
+    warps: int,
+    rank: int = 0,
+    registers: int = REGISTERS,
 ) -> Waves:
     """The waves of a launch before their first instruction; adds what their first registers point to to the memory.
 
-    rank: of several launches in one memory, which.
+    rank: of several launches in one memory, which.  registers: vector registers that they have room for here.
     """
     _check_mode(code)
     dispatch = struct.pack("<HHHHHHIII", 0, 0, LANES * warps, 1, 1, 0, LANES * warps * grid[0], *grid[1:])
@@ -201,6 +210,6 @@ def started(
             register += 1
     s[EXEC : EXEC + 2] = 0xFFFFFFFF
     s[MODE] = code.mode
-    v = np.zeros((512, count, LANES), np.uint32)
+    v = np.zeros((registers, count, LANES), np.uint32)
     v[0] = ids[:, 1, None] * LANES + np.arange(LANES)
     return Waves(code.entry, s, v, np.zeros(count, np.bool_), ids)

@@ -146,9 +146,7 @@ class Machine:
     def check_call(self, targets: Any, w: Waves) -> None:
         """Fault where waves go to what ends a program: an assertion of the kernel that does not hold."""
         if self.code.functions.get(int(targets[0]), "").startswith("__triton_assert_fail"):
-            lane = int(w.active[0].argmax())
-            start, size = int(w.v64(0)[0, lane]), int(w.v[2, 0, lane])
-            raise Fault(self.code.image[start : start + size].rstrip(b"\0\n").decode(errors="replace"), (0, lane))
+            raise Fault("a device_assert does not hold", (0, int(w.active[0].argmax())))
 
     def _where(self, instruction: Instruction, w: Waves, error: Exception) -> str:
         place = getattr(error, "place", None)
@@ -271,6 +269,10 @@ def _swap(inst: Any) -> tuple[str, Step]:
     return "jump", swap
 
 
+def _trap(w: Waves) -> None:
+    raise Fault("the kernel ends itself (s_trap), as an assertion that does not hold does")
+
+
 CALLS: dict[str, Callable[[Any], tuple[str, Step]]] = {
     "S_GETPC_B64": lambda inst: (
         "plain",
@@ -278,8 +280,10 @@ CALLS: dict[str, Callable[[Any], tuple[str, Step]]] = {
     ),
     "S_SETPC_B64": lambda inst: ("jump", lambda w: w.s64(inst.ssrc0.offset)),
     "S_SWAPPC_B64": _swap,
+    "S_TRAP": lambda inst: ("plain", _trap),
 }
-"""How functions are called and return; the address of an instruction is its offset in the image."""
+"""How functions are called and return, and how a kernel breaks off; the address of an instruction is its offset in the
+image."""
 
 
 def _compiled(inst: Any, name: str, arch: str) -> tuple[str, Callable[[Waves], Any] | None]:

@@ -111,7 +111,7 @@ def facts_of(number: int, instruction: Instruction) -> Facts:
     for operand, count in inst.op_regs.items():
         if operand == "vdata" and direct or operand == "vdst" and atomic and not inst.sc0:
             continue
-        if operand == "addr" and hasattr(inst, "sve") and not inst.sve:  # of scratch memory: not used
+        if operand in _without_address(inst):
             continue
         if operand == "soffset" and getattr(inst, "imm", 0) and not inst.soffset_en:  # of a scalar load: not used
             continue
@@ -121,6 +121,13 @@ def facts_of(number: int, instruction: Instruction) -> Facts:
         if not (gives and result) or atomic and operand == "vdata":
             touched |= registers
     return Facts(number, instruction, queue, scope, frozenset(touched), frozenset(written), waits)
+
+
+def _without_address(inst: Any) -> tuple[str, ...]:
+    """The field of an address that is not used: of scratch memory or a buffer that is reached without a register."""
+    if hasattr(inst, "sve"):
+        return () if inst.sve else ("addr",)
+    return ("vaddr",) if hasattr(inst, "offen") and not (inst.offen or inst.idxen) else ()
 
 
 def _registers(inst: Any, operand: str, count: int, name: str) -> set[int]:

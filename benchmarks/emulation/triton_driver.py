@@ -173,11 +173,12 @@ def _argument(value: Any, at: int, memory: Memory, device: str) -> Any:
     """
     if not hasattr(value, "data_ptr"):
         return np.asarray(value if value is not None else 0)
-    if value.device.type != device.partition(":")[0]:
+    if value.device.type != device.partition(":")[0] and not (value.device.type == "cpu" and value.is_pinned()):
         raise ValueError(f"Pointer argument (at {at}) cannot be accessed from Triton ({value.device.type} tensor?)")
     storage = getattr(value, "base", value).untyped_storage()  # of what triton.reinterpret wraps
     if storage.nbytes() and not memory.knows(storage.data_ptr()):
-        contents = (ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr())
+        # Atomics of 2 bytes reach the word that holds them; an allocation of a GPU ends with a whole one.
+        contents = (ctypes.c_uint8 * (storage.nbytes() + 3 & -4)).from_address(storage.data_ptr())
         memory.add(storage.data_ptr(), np.ctypeslib.as_array(contents), f"a tensor of {tuple(value.shape)}")
     return np.uint64(value.data_ptr())
 

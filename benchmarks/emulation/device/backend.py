@@ -8,6 +8,7 @@ Triton are executed.  Operations run on the CPU in the same dtype.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import threading
 import warnings
@@ -313,11 +314,41 @@ def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
 
 _data: Any = torch.Tensor.data
 
+FACTORIES = ("empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
+             "rand", "rand_like", "randn", "randn_like", "randint", "arange", "tensor")  # fmt: skip
+"""Functions of torch that make memory of the host which the device reaches, where they are asked to (pin_memory)."""
+
+_pinned: dict[int, Any] = {}
+
+
+def _pin() -> None:
+    """Memory of the host that the device reaches is ordinary memory, and known as such."""
+
+    def pinned(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
+        key = tensor.untyped_storage()._cdata
+        _pinned[key] = weakref.ref(tensor.untyped_storage(), lambda _: _pinned.pop(key, None))
+        return tensor
+
+    def making(original: Any) -> Any:
+        @functools.wraps(original)
+        def make(*args: Any, pin_memory: bool = False, **kwargs: Any) -> Any:
+            made = original(*args, **kwargs)
+            return pinned(made) if pin_memory else made
+
+        return make
+
+    for name in FACTORIES:
+        setattr(torch, name, making(getattr(torch, name)))
+    torch.Tensor.pin_memory = lambda tensor, device=None: pinned(tensor.clone())  # type: ignore[method-assign]
+    torch.Tensor.is_pinned = lambda tensor, device=None: (  # type: ignore[method-assign,assignment]
+        tensor.untyped_storage()._cdata in _pinned
+    )
+
 
 def attach() -> None:
     """Give torch the device; once in a process."""
     _tell_cpp()
     _register()
     torch.Tensor.data = property(_data.__get__, _set_data)  # type: ignore[assignment]
-    torch.Tensor.pin_memory = lambda tensor, device=None: tensor.clone()  # type: ignore[method-assign,assignment]
+    _pin()
     torch.serialization.add_safe_globals([restored])

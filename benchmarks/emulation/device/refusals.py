@@ -24,7 +24,7 @@ def torch_compile(model: Any = None, *, backend: Any = "inductor", disable: bool
     """torch.compile: what a backend would compile raises when it is called, unless torch is told not to compile."""
     if model is None:
         return lambda function: torch_compile(function, backend=backend, disable=disable, **how)
-    if disable or backend in EAGER or "1" in (*map(os.environ.get, DISABLING),):
+    if disable or getattr(backend, "__name__", backend) in EAGER or "1" in (*map(os.environ.get, DISABLING),):
         return model
 
     def refused(*args: Any, **kwargs: Any) -> Any:

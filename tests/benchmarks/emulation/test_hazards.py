@@ -50,6 +50,11 @@ def scratch(register: int) -> bytes:
     return bytes(encoded("SCRATCH", "SCRATCH_LOAD_DWORD", addr=VGPR, saddr=127, vdst=VGPR + register).to_bytes())
 
 
+def buffer(register: int) -> bytes:
+    """The same of a buffer."""
+    return bytes(encoded("MUBUF", "BUFFER_LOAD_DWORD", vaddr=VGPR, soffset=128, vdata=VGPR + register).to_bytes())
+
+
 def early(*code: bytes) -> tuple[tuple[int, int], ...]:
     image, at, found = b"".join([*code, END]), 0, []
     while at < len(image):
@@ -70,6 +75,7 @@ def early(*code: bytes) -> tuple[tuple[int, int], ...]:
         ([read_lds(1), load(2), waited(lgkm=0), used(1)], ()),
         ([read_lds(0), ADDED], ()),
         ([scratch(0), scratch(1)], ()),
+        ([buffer(0), buffer(1)], ()),
         ([load(3), SCALAR_OF_SDWA], ()),
         ([load(4), SCALAR_OF_SDWA], ((0, 1),)),
     ],

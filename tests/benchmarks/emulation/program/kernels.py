@@ -29,6 +29,19 @@ def double_kernel(x, out, n, BLOCK: tl.constexpr):
     tl.store(out + i, factor * tl.load(x + i, mask=i < n), mask=i < n)
 
 
+@triton.jit(noinline=True)
+def doubled(x):
+    return 2 * x
+
+
+@triton.jit
+def halves_kernel(total, before, out):
+    """Adds 2 to a number of 2 bytes; calls a function; its numbers are asserted to be less than 50."""
+    tl.device_assert(tl.load(out) < 50)
+    tl.store(before, tl.atomic_add(total, 2.0))
+    tl.store(out, doubled(tl.load(out)))
+
+
 def add(x, y, kernel=add_kernel):
     out = torch.empty_like(x)
     kernel[(triton.cdiv(x.numel(), 256),)](x, y, out, x.numel(), BLOCK=256)

@@ -11,7 +11,7 @@ import torch
 import triton.testing
 from torch import nn
 
-from tests.benchmarks.emulation.program.kernels import add
+from tests.benchmarks.emulation.program.kernels import add, add_kernel, halves_kernel
 
 
 def moves():
@@ -128,6 +128,18 @@ def refusals():
         torch.distributed.init_process_group("nccl")
 
 
+def kernels():
+    """A kernel that calls a function, takes memory of the host that is pinned, and ends in an assertion."""
+    total, before = torch.ones(1, dtype=torch.float16, device="cuda"), torch.zeros(1, device="cuda")
+    out = torch.full((1,), 3.0, pin_memory=True)
+    assert out.is_pinned()
+    halves_kernel[(1,)](total, before, out, debug=True)
+    assert (total.item(), before.item(), out.item()) == (3, 1, 6)
+    with pytest.raises(ValueError, match=r"a device_assert does not hold; .*tl.device_assert\("):
+        halves_kernel[(1,)](total, before, torch.full((1,), 50.0, device="cuda"), debug=True)
+    add_kernel[(300_000,)](before, before, before, 1, BLOCK=64, num_warps=1)  # more waves than have room at once
+
+
 def in_a_child():
     assert torch.ones(2, device="cuda").is_cuda
     add(torch.ones(9, device="cuda"), torch.ones(9, device="cuda"))
@@ -141,6 +153,6 @@ def spawning():
 
 
 if __name__ == "__main__":
-    for check in (moves, modules_and_gradients, device, no_times, graphs, refusals, spawning):
+    for check in (moves, modules_and_gradients, device, no_times, graphs, refusals, kernels, spawning):
         check()
         print(check.__name__)
