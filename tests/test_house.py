@@ -46,7 +46,7 @@ ROOMS = {
         "kernels.spec",
         "kernels.symmetric_heap",
     },
-    "ci.commands.emulate": {"ci", "benchmarks.emulation"},
+    **dict.fromkeys(("ci.commands.emulate", "ci.emulated"), {"ci", "benchmarks.emulation", *SHARED}),
     "ci.installed": {"ci", "kernels.spec"},
     "ci.stats": {"ci.stats"},
     "ci.trials": {"ci.trials", "ci.stats", *SHARED},

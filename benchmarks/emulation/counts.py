@@ -219,9 +219,17 @@ class Observer:
         self._found.lds_cycles += cycles
         self._found.conflicts[self.at, self.name] += cycles - passes
 
-    def counts(self, executed: Sequence[tuple[str, int | None, int]]) -> Counts:
-        """All of it; executed: name, cycles in the matrix unit and times of each instruction of the kernel."""
+    def counts(self, executed: Sequence[tuple[str, int | None, int]], share: float = 1) -> Counts:
+        """All of it; executed: name, cycles in the matrix unit and times of each instruction of the kernel.
+
+        share: workgroups of the launch for each that this has seen, by which what it counts itself is multiplied.
+        """
         found = self._found
+        if share != 1:
+            for name, value in vars(found).items():
+                many = isinstance(value, Counter)
+                whole = {key: round(times * share) for key, times in value.items()} if many else round(value * share)
+                setattr(found, name, Counter(whole) if many else whole)
         for name, issue, times in executed:
             kind = class_of(name)
             found.classes[kind] += times
@@ -229,9 +237,8 @@ class Observer:
             found.vector += times * LANES * (kind in VECTOR)
             unknown = found.matrix_cycles is None or issue is None
             found.matrix_cycles = None if unknown else found.matrix_cycles + issue * times
-        found.lines = Counter(
-            {what: len(distinct(np.concatenate(kept)[None], np.True_)) for what, kept in self._lines.items()}
-        )
+        lines = {what: len(distinct(np.concatenate(kept)[None], np.True_)) for what, kept in self._lines.items()}
+        found.lines = Counter({what: round(share * count) for what, count in lines.items()})
         done = Counts(**{name: _sorted(value) for name, value in vars(found).items()})
         places = done.conflicts.items()
         done.conflicts = Counter({f"{name.lower()} at {at:#x}": cycles for (at, name), cycles in places})
@@ -264,6 +271,16 @@ def class_of(name: str) -> str:
 UNITS = ("MFMA issue", "LDS", "memory")
 
 
+def least_seconds(counts: Counts, hardware: Any) -> dict[str, float]:
+    """For how long each of UNITS is busy at its peak, with the work spread evenly over the device."""
+    clock = hardware.clock_mhz * 1e6
+    return {
+        "MFMA issue": (counts.matrix_cycles or 0) / (hardware.compute_units * hardware.simds * clock),
+        "LDS": counts.lds_cycles / (SERVED[hardware.arch] * hardware.compute_units * clock),
+        "memory": LINE * sum(counts.lines.values()) / hardware.hbm_bandwidth,
+    }
+
+
 def bound(counts: Counts, hardware: Any, roofline_seconds: float, units: Sequence[str] = UNITS) -> Any:
     """The share of the roofline that remains if the busiest unit never waits, {"percent", "unit"}; None where nothing
     is to be done.
@@ -272,12 +289,7 @@ def bound(counts: Counts, hardware: Any, roofline_seconds: float, units: Sequenc
     A bound, not a time: matrix units (one per SIMD), LDS (SERVED per cycle and CU) and HBM (each line of 64 bytes
     that the launch touches, once) are each taken at their peak, with the work spread evenly over the device.
     """
-    clock = hardware.clock_mhz * 1e6
-    least = {
-        "MFMA issue": (counts.matrix_cycles or 0) / (hardware.compute_units * hardware.simds * clock),
-        "LDS": counts.lds_cycles / (SERVED[hardware.arch] * hardware.compute_units * clock),
-        "memory": LINE * sum(counts.lines.values()) / hardware.hbm_bandwidth,
-    }
+    least = least_seconds(counts, hardware)
     unit = max(units, key=lambda name: least[name])
     if not roofline_seconds or not least[unit]:
         return None

@@ -36,12 +36,18 @@ FIRST_ADDRESS, GAP = 1 << 32, 1 << 20
 
 @dataclass(frozen=True)
 class Execution:
-    """What a launch did: executions of each operation (by wave), and what is counted beside them."""
+    """What a launch did: executions of each operation (by wave), and what is counted beside them.
+
+    places: name of the operation at each offset in the code's image, and how often waves executed it.  sampled:
+    (workgroups that were executed, all), where these stand for all; every count is of all.
+    """
 
     kernel: str
     arch: str
     instructions: dict[str, int]
     counts: Counts
+    places: Mapping[int, tuple[str, int]]
+    sampled: tuple[int, int] | None = None
 
     @property
     def bytes(self) -> Mapping[str, int]:
@@ -146,20 +152,29 @@ def launch(
     lds_bytes: int | None = None,
     limit: int = LIMIT,
     watch: Any = None,
+    sampled: bool = False,
 ) -> Execution:
-    """As `execute`, with memory and argument segment as they are given."""
+    """As `execute`, with memory and argument segment as they are given.
+
+    sampled: of a launch that would take long, some workgroups are executed and stand for all (native.Sample).
+    """
     chosen = _native() if watch is None and limit == LIMIT else None
     waves = started(code, memory, arguments, grid, warps, registers=1 if chosen else REGISTERS)
     size = lds_bytes if lds_bytes is not None else code.lds_bytes or naming.our("kernels.hardware").lds_limit(code.arch)
     machine = (chosen or Machine)(code, memory, grid[0] * grid[1] * grid[2], size, limit)
     machine.watch = watch
+    if sampled and chosen:
+        machine.sampled = True
     machine.run(waves)
     executed: Counter[str] = Counter()
-    each = [(machine.instructions[at], times) for at, times in machine.executed.items()]
+    each = [(machine.instructions[at], round(times * machine.share)) for at, times in machine.executed.items()]
     for one, times in each:
         executed[one.name.lower()] += times
-    counts = machine.observer.counts([(one.name, one.cycles, times) for one, times in each])
-    return Execution(code.name, code.arch, dict(executed.most_common()), counts)
+    counts = machine.observer.counts([(one.name, one.cycles, times) for one, times in each], machine.share)
+    places = {one.at: (one.name, times) for one, times in each}
+    groups = grid[0] * grid[1] * grid[2]
+    part = None if machine.share == 1 else (round(groups / machine.share), groups)
+    return Execution(code.name, code.arch, dict(executed.most_common()), counts, places, part)
 
 
 @cache

@@ -60,6 +60,8 @@ class Machine:
     def __init__(self, code: KernelCode, memory: Memory, workgroups: int, lds_bytes: int, limit: int) -> None:
         self.code, self.limit = code, limit
         self.watch: Callable[[Machine, Instruction, Waves], None] | None = None
+        self.share = 1.0
+        """Workgroups of the launch for each one that is executed."""
         self.observer = Observer()
         lds = np.zeros(max(8, workgroups * lds_bytes), np.uint8)
         self.accesses = Accesses(memory, lds, lds_bytes, self.observer)

@@ -33,7 +33,7 @@ class NotEmulated(code_object.NotExecutable, AttributeError):
 class Launch:
     """One launch: arguments are addresses in `memory` and numbers, in the kernel's order; watch as Machine has it.
 
-    configuration: what was compiled in, by name.
+    configuration: what was compiled in, by name.  sizes: of what the kernel was given: dtypes and shapes, and numbers.
     """
 
     code: code_object.KernelCode
@@ -44,12 +44,13 @@ class Launch:
     lds_bytes: int
     watch: Any = None
     configuration: Mapping[str, Any] = field(default_factory=dict)
+    sizes: tuple[str, ...] = ()
 
-    def executed(self) -> launch.Execution:
-        """Execute it alone, to its end."""
+    def executed(self, sampled: bool = False) -> launch.Execution:
+        """Execute it alone, to its end.  sampled: as of launch.launch."""
         arguments = launch.segment(self.code, self.arguments)
         shape = self.grid, self.warps, self.lds_bytes
-        return launch.launch(self.code, self.memory, arguments, *shape, watch=self.watch)
+        return launch.launch(self.code, self.memory, arguments, *shape, watch=self.watch, sampled=sampled)
 
 
 class EmulatedDriver:
@@ -126,7 +127,8 @@ class EmulatedDriver:
             arguments = [_argument(value, at, memory, self._device) for at, value in enumerate(values)]
             if x * y * z > 0:
                 code, shape = code_object.read(function), ((x, y, z), metadata.num_warps, metadata.shared)
-                self.told(Launch(code, memory, arguments, *shape, self.watch, configuration))
+                sizes = tuple(map(_size, values))
+                self.told(Launch(code, memory, arguments, *shape, self.watch, configuration, sizes))
 
         return run
 
@@ -164,6 +166,13 @@ def _flat(kinds: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         elif kind != "constexpr":
             flat.append(value)
     return flat
+
+
+def _size(value: Any) -> str:
+    """bf16[128, 64] of a tensor, or the number itself."""
+    if not hasattr(value, "data_ptr"):
+        return str(value)
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
 
 
 def _argument(value: Any, at: int, memory: Memory, device: str) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import io
-import itertools
 import linecache
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +22,37 @@ MOST_REGISTERS = 16
 """Registers that one instruction is shown to have written, lanes of the active ones first."""
 
 
-def source_line(code: KernelCode, at: int) -> str:
-    """FILE:LINE: TEXT of an instruction's place in the source, by the code object's line table (DWARF); "" without."""
-    try:
-        from elftools.elf.elffile import ELFFile
-    except ImportError:
-        return ""
-    elf = ELFFile(io.BytesIO(code.file))
+@lru_cache(maxsize=16)
+def _line_table(file: bytes) -> tuple[list[int], list[tuple[Path, int] | None]]:
+    """(addresses, (file, line) from each of them on) of a code object's line table (DWARF)."""
+    from elftools.elf.elffile import ELFFile
+
+    elf = ELFFile(io.BytesIO(file))
     if not elf.has_dwarf_info():
-        return ""
-    dwarf, path, line = elf.get_dwarf_info(), None, 0
+        return [], []
+    dwarf, found = elf.get_dwarf_info(), dict[int, tuple[Path, int] | None]()
     for table in filter(None, map(dwarf.line_program_for_CU, dwarf.iter_CUs())):
         old = table["version"] < 5
         folders = [b"", *table["include_directory"]] if old else table["include_directory"]
         states = [entry.state for entry in table.get_entries() if entry.state]
-        for state, after in itertools.pairwise(states):
-            if state.address <= at < after.address and not state.end_sequence and state.line:
-                file, line = table["file_entry"][state.file - old], state.line
-                path = Path(folders[file.dir_index].decode()) / file.name.decode()
-    if path is None:
+        for state in states:
+            if state.end_sequence:
+                found.setdefault(state.address, None)
+            elif state.line:
+                name = table["file_entry"][state.file - old]
+                found[state.address] = Path(folders[name.dir_index].decode()) / name.name.decode(), state.line
+    places = sorted(found)
+    return places, [found[at] for at in places]
+
+
+def source_line(code: KernelCode, at: int) -> str:
+    """FILE:LINE: TEXT of an instruction's place in the source, by the code object's line table; "" without."""
+    addresses, places = _line_table(code.file)
+    number = bisect.bisect_right(addresses, at) - 1
+    place = places[number] if number >= 0 else None
+    if place is None:
         return ""
+    path, line = place
     text = linecache.getline(str(path), line).strip()
     return f"{'/'.join(path.parts[-3:])}:{line}" + (f": {text}" if text else "")
 

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import click
 
+from ci import emulated
 from ci.adopt import PRINTED, NothingToCompare, ScriptRequest, SeenScript, import_paths
 from ci.commands.common.measuring import scratch, two_checkouts
 from ci.commands.common.outcome import shown
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import machine_kind
+from ci.isa.judge import CodeVerdict, IsaJudgement, as_json
+from ci.isa.rules import load_policy
+from ci.isa.text import lines
 from ci.judging import live, policy
 from ci.options import (
     ANY,
@@ -59,6 +63,11 @@ EXAMPLES = """ridgeline adopt benchmarks/bench_gemm.py main my-branch -- --dtype
     heading=RARE,
 )
 @option("--ranks", "Processes that run it together a side, as torchrun starts them.", click.IntRange(1, 64))
+@several(
+    "--arch ARCH -> arches",
+    "Compare what its launches execute on an emulated MI300X (gfx942) or MI355X (gfx950), exactly and without a GPU.",
+    click.Choice(("gfx942", "gfx950")),
+)
 @option("--device", "Run on the CPU what the script wants on a GPU.", click.Choice(("cpu",)))
 @option("--budget MINUTES", "For survey and trials; a sample is timed if not all fits.", click.FloatRange(0.1, 10_000))
 @flag("--all-cases", "Time closures that run the same code on both sides, too.")
@@ -94,13 +103,15 @@ def adopt(given: Given) -> int:
 
     Exit codes: 0 pass, 1 regression, 2 no verdict (also: the script times nothing), 3 the script cannot be run.
     """
-    if not given.dry_run:
+    if not given.dry_run and not given.arches:
         wait_for_turn()
     # The folder of the script, or the nearest one above it that is there: the script may be in one commit only.
     whole = given.script.absolute().parent
     repository = Repository(next(one for one in (whole, *whole.parents) if one.is_dir()))
     checkouts = two_checkouts(repository, given.base, given.head, given.out)
     request = _request(repository, checkouts, given)
+    if given.arches and not given.dry_run:
+        return _by_counts(request, checkouts, given)
     kind = given.device or machine_kind()
     plan = with_rounds(planned(given, pythons=pythons(given)), kind)
     file = given.out or scratch("adopt", checkouts[1], repository.root)
@@ -128,6 +139,25 @@ def adopt(given: Given) -> int:
     printed = PRINTED.format(out=file, role="head")
     console.print(f"trials: {file}; what the script printed: {printed}", markup=False, soft_wrap=True)
     return code
+
+
+def _by_counts(request: ScriptRequest, checkouts: Sequence[LocalCheckout], given: Given) -> int:
+    """Judge and print what the script's launches execute on each target; the worst exit code."""
+    rules = load_policy(given.policy_file)
+    judgements = {}
+    for arch in given.arches:
+        try:
+            judgements[arch] = emulated.compared(request, checkouts, arch, rules, pythons(given))
+        except NothingToCompare as error:
+            judgements[arch] = IsaJudgement(CodeVerdict.CANNOT_TELL, str(error), ())
+    if given.as_json:
+        print_json({arch: as_json(one) for arch, one in judgements.items()})
+    for arch, one in judgements.items() if not given.as_json else ():
+        click.echo(f"{arch}, counted in an emulator: no times")
+        for line in (*lines(one), *(f"warning: {warning}" for warning in one.warnings)):
+            click.echo(plain(line, 2000))
+    codes = [one.exit_code for one in judgements.values()]
+    return next((code for code in (1, 2) if code in codes), PASS)
 
 
 def _print_listing(seen: SeenScript, given: Given) -> int:

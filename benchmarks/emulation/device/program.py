@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,35 +56,55 @@ class Emulated:
         return f"{text}; the program's exit code is {self.code}" if self.code else text
 
 
-def emulated(command: Sequence[str], arch: str, configurations: str = "first") -> Emulated:
-    """Run a program with its output as it is.  configurations: "first" or "all" of a tuned kernel's.
+def emulated(
+    command: Sequence[str],
+    arch: str,
+    configurations: str = "first",
+    *,
+    counting: bool = False,
+    cwd: Path | None = None,
+    paths: Sequence[str] = (),
+    output: Any = None,
+) -> Emulated:
+    """Run a program with its output as it is, or to the file `output`.
 
-    FileNotFoundError if there is no such program.
+    configurations: "first" or "all" of a tuned kernel's.  counting: as session.Session.  paths: searched by imports
+    before those of this environment.  FileNotFoundError if there is no such program.
     """
     with tempfile.TemporaryDirectory(prefix="ridgeline-emulate-") as name:
         folder = Path(name)
-        (folder / SETTINGS).write_text(json.dumps({"arch": arch, "configurations": configurations}))
+        (folder / SETTINGS).write_text(
+            json.dumps({"arch": arch, "configurations": configurations, "counting": counting})
+        )
         (folder / "sitecustomize.py").write_text(SITE.format(harness=str(HARNESS)))
         begun = time.monotonic()
-        environment = _environment(folder)
+        environment = _environment(folder, paths)
         program = shutil.which(command[0], path=environment["PATH"])
         if program is None:
             raise FileNotFoundError(f"{command[0]}: no such program")
-        code = subprocess.run([program, *command[1:]], env=environment).returncode
-        rows = list(_rows(folder))
+        words = [program, *command[1:]]
+        code = subprocess.run(words, env=environment, cwd=cwd, stdout=output, stderr=output).returncode
+        rows, torn = _rows(folder)
     wrong = [row["wrong"] for row in rows if "wrong" in row]
+    wrong += [f"{torn} of its launches are not known: a process was killed while it wrote them"] * bool(torn)
     launches = [row for row in rows if "kernel" in row]
     return Emulated(arch, code, launches, wrong, time.monotonic() - begun)
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, paths: Sequence[str]) -> dict[str, str]:
     """This one, in which Python is the one that runs here and imports what the folder has as it starts."""
-    there = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(folder)}
+    there = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": os.pathsep.join([str(folder), *paths])}
     added = {name: os.pathsep.join(filter(None, [first, os.environ.get(name)])) for name, first in there.items()}
     return {**os.environ, **QUIET, FOLDER: str(folder), **added}
 
 
-def _rows(folder: Path) -> Iterator[dict[str, Any]]:
+def _rows(folder: Path) -> tuple[list[dict[str, Any]], int]:
+    """The rows of all processes, and how many lines are torn."""
+    found, torn = list[dict[str, Any]](), 0
     for file in sorted(folder.glob(ROWS.format(pid="*"))):
-        for line in file.read_text().splitlines():
-            yield json.loads(line)
+        for line in file.read_bytes().splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                torn += 1
+    return found, torn

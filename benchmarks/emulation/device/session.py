@@ -6,11 +6,13 @@ The folder named by FOLDER has the settings; a process adds a row for each launc
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,7 +39,8 @@ def begin() -> None:
     """Change torch and Triton when they are imported."""
     folder = Path(os.environ[FOLDER])
     settings = json.loads((folder / SETTINGS).read_text())
-    session = Session(folder, settings["arch"], settings["configurations"] == "all")
+    everything, counting = settings["configurations"] == "all", settings["counting"]
+    session = Session(folder, settings["arch"], everything, counting)
     sys.meta_path.insert(0, ChangingFinder(session.change_of))
     sys.meta_path.insert(0, naming.ContractFinder(f"{naming.HOUSE}.kernels", everywhere=False))
     _own_sitecustomize(folder)
@@ -60,10 +63,15 @@ def _own_sitecustomize(folder: Path) -> None:
 
 
 class Session:
-    """The emulation in one process.  everything: all configurations of a tuned kernel are run."""
+    """The emulation in one process.
 
-    def __init__(self, folder: Path, arch: str, everything: bool) -> None:
-        self._folder, self._arch = folder, arch
+    everything: all configurations of a tuned kernel are run.  counting: launches are wanted for their counts alone,
+    also by line of the source: large grids are sampled, and a launch on equal arguments is not made again.
+    """
+
+    def __init__(self, folder: Path, arch: str, everything: bool, counting: bool) -> None:
+        self._folder, self._arch, self._counting = folder, arch, counting
+        self._made: set[Any] = set()
         self._one_at_a_time = threading.Lock()
         self._changes: dict[str, Change] = {
             "torch": self._torch,
@@ -123,9 +131,14 @@ class Session:
 
         begun = time.perf_counter()
         row: dict[str, Any] = {"kernel": launch.code.name, "arch": self._arch, "grid": launch.grid}
+        if self._counting:
+            again = (launch.code.image, launch.grid, tuple(map(str, launch.arguments)))
+            if again in self._made:
+                return
+            self._made.add(again)
         try:
             with self._one_at_a_time:
-                done = launch.executed()
+                done = launch.executed(self._counting)
         except (NotExecutable, Unknown) as error:
             at = getattr(error, "at", None)
             line = source_line(launch.code, at) if at is not None else ""
@@ -135,9 +148,27 @@ class Session:
         self._write(
             row
             | {"configuration": launch.configuration, "instructions": done.total, "counts": done.counts.as_json()}
-            | {"registers": launch.code.registers, "lds_bytes": launch.lds_bytes}
+            | {"registers": launch.code.registers, "lds_bytes": launch.lds_bytes, "arguments": launch.sizes}
+            | (self._counted(launch, done) if self._counting else {})
             | {"seconds": time.perf_counter() - begun}
         )
+
+    def _counted(self, launch: Any, done: Any) -> dict[str, Any]:
+        """What a comparison needs beside: digest of the code, instructions by line and class, the busiest unit."""
+        from ..counts import class_of, least_seconds
+        from ..watching import source_line
+        from .cuda import hardware
+
+        lines: dict[str, Counter[str]] = {}
+        for at, (name, times) in done.places.items():
+            lines.setdefault(source_line(launch.code, at), Counter())[class_of(name)] += times
+        busy = least_seconds(done.counts, hardware(self._arch))
+        return {
+            "code": hashlib.blake2b(launch.code.image, digest_size=8).hexdigest(),
+            "lines": lines,
+            "busiest": max(busy, key=lambda unit: busy[unit]),
+            "sampled": done.sampled,
+        }
 
     def _write(self, row: dict[str, Any]) -> None:
         with (self._folder / ROWS.format(pid=os.getpid())).open("a") as file:

@@ -1,0 +1,131 @@
+"""A script on two commits by what its launches execute."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ci import emulated
+from ci.adopt import NothingToCompare, ScriptRequest
+from ci.git.repository import Repository
+from ci.isa.judge import CodeVerdict
+from ci.isa.rules import IsaPolicy
+
+COUNTS: dict[str, Any] = {
+    **{name: {} for name in ("matrix", "bytes", "touched", "lines", "conflicts")},
+    **dict.fromkeys(("matrix_cycles", "lds_passes", "lds_cycles", "branches", "taken", "divergent", "idle"), 0),
+    "classes": {"load": 4, "valu": 9},
+    "requests": {"load": 100},
+    "vector": 13 * 64,
+}
+
+
+def launch(kernel: str = "scale", **changes: Any) -> dict[str, Any]:
+    lines = {"repo/pkg/k.py:7: x = tl.load(p)": {"load": 4}, "repo/pkg/k.py:8: y = 2 * x": {"valu": 9}}
+    about = {"arch": "gfx942", "grid": [4, 1, 1], "arguments": ["float32[64]", "64"], "registers": {"vgpr_count": 8}}
+    return {"kernel": kernel, "code": "a", "counts": COUNTS, "lines": lines, "busiest": "memory", **about, **changes}
+
+
+def run(*rows: dict[str, Any], code: int = 0, failures: tuple[str, ...] = ()) -> Any:
+    return SimpleNamespace(launches=list(rows), code=code, failures=list(failures), passed=not code and not failures)
+
+
+def compared(monkeypatch: pytest.MonkeyPatch, base: Any, head: Any) -> Any:
+    runs = iter([base, head])
+    monkeypatch.setattr(emulated, "emulated", lambda *words, **how: next(runs))
+    sides: Any = [SimpleNamespace(role=role, path=Path(role)) for role in ("base", "head")]
+    return emulated.compared(ScriptRequest(Path("bench.py"), Path("bench.py")), sides, "gfx942", IsaPolicy(), {})
+
+
+def test_more_requests_of_a_memory_bound_launch_are_slower_and_the_line_is_named(monkeypatch):
+    lines = {
+        "elsewhere/pkg/k.py:8: x = tl.load(p)": {"load": 4},  # moved, and the same
+        "elsewhere/pkg/k.py:9: y = 2 * x + tl.load(q)": {"valu": 12, "load": 4},
+    }
+    counts = {**COUNTS, "requests": {"load": 200}}
+    found = compared(monkeypatch, run(launch()), run(launch(code="b", counts=counts, lines=lines)))
+    assert (found.verdict, found.exit_code) == (CodeVerdict.SLOWER, 1)
+    [difference] = found.differences
+    sentences = [one.sentence for one in difference.findings]
+    assert sentences[0] == "bytes moved +100 % (6400 → 12800): SLOWER is expected of a memory-bound case"
+    assert "k.py:9: y = 2 * x + tl.load(q): valu 0 → 12, load 0 → 4" in sentences
+    assert not any("x = tl.load(p)" in one for one in sentences)
+
+
+def test_other_code_that_executes_as_much_is_changed_and_equal_code_the_same(monkeypatch):
+    assert compared(monkeypatch, run(launch()), run(launch())).exit_code == 0
+    other = compared(monkeypatch, run(launch()), run(launch(code="b")))
+    assert (other.verdict, other.exit_code) == (CodeVerdict.CHANGED, 2)
+
+
+def test_a_launch_on_other_buffers_of_the_same_sizes_counts_once(monkeypatch):
+    assert len(compared(monkeypatch, run(*[launch()] * 3), run(launch())).differences) == 1
+    two = compared(monkeypatch, run(launch(), launch(arguments=["float32[8]", "8"])), run(launch()))
+    assert [one.verdict for one in two.differences] == [CodeVerdict.GONE, CodeVerdict.SAME]
+
+
+def test_a_script_that_fails_in_head_alone_is_broken(monkeypatch):
+    row = {"kernel": "scale", "failed": "4 bytes outside", "seconds": 1.0}
+    broken = compared(monkeypatch, run(launch()), run(launch(), row, failures=("4 bytes outside",)))
+    assert (broken.verdict, broken.exit_code) == (CodeVerdict.BROKEN, 1)
+    assert "4 bytes outside" in broken.why
+    with pytest.raises(NothingToCompare, match="launches no Triton kernel"):
+        compared(monkeypatch, run(), run())
+
+
+KERNEL = """\
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def scale_kernel(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+def scale(x):
+    out = torch.empty_like(x)
+    scale_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
+    return out
+"""
+
+SCRIPT = """\
+import torch, triton
+from pkg.k import scale
+
+x = torch.randn(1 << 20, device="cuda")
+print(triton.testing.do_bench(lambda: scale(x)))
+"""
+
+
+@pytest.mark.slow
+def test_a_script_of_a_repository_on_two_commits(tmp_path: Path):
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    def commit(text: str) -> Any:
+        (tmp_path / "pkg/k.py").write_text(text)
+        git("add", "-A")
+        git("commit", "-m", "x")
+
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "bench.py").write_text(SCRIPT)
+    git("init", "-q")
+    commit(KERNEL)
+    commit(KERNEL.replace("    tl.store", "    # in order\n    tl.store"))
+    commit(KERNEL.replace("2 * tl.load(x + i,", "2 * tl.load(x + (i * 8) % n,"))
+    repository = Repository(tmp_path)
+    base, comment, head = (
+        repository.checkout(f"HEAD~{back}", role) for back, role in ((2, "base"), (1, "head"), (0, "head"))
+    )
+    request = ScriptRequest(Path("bench.py"), tmp_path / "bench.py")
+    same = emulated.compared(request, (base, comment), "gfx942", IsaPolicy(), {})
+    assert (same.verdict, len(same.differences)) == (CodeVerdict.SAME, 1), same.warnings
+    slower = emulated.compared(request, (base, head), "gfx942", IsaPolicy(), {})
+    assert slower.verdict is CodeVerdict.SLOWER
+    assert slower.differences[0].kernel == "scale_kernel"
+    assert any("tl.load(x + (i * 8) % n" in one.sentence for one in slower.differences[0].findings)
