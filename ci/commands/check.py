@@ -80,6 +80,9 @@ def check(given: Given) -> int:
     check_writable(report.with_suffix(".json"))
     repository = Repository(Path.cwd())
     base = repository.resolve(given.base) if given.base else repository.default_base()
+    if not given.dry_run:
+        wait_for_turn()
+    clock = VerbClock()
     head = repository.head_of_comparison(given.out) if not given.dry_run else repository.working_tree(given.out)
     requests = programs.declared_programs(project.around(Path.cwd()))
     if machine_kind() == "cpu" and (elsewhere := [one.name for one in requests if one.program.gpu]):
@@ -95,8 +98,6 @@ def check(given: Given) -> int:
         click.echo(f"would check {head.label} against {against}{by}, write {report}.html, .md and .json")
         return 0
     check_recordable(given, (head,), planned)
-    wait_for_turn()
-    clock = VerbClock()
     file = given.out or scratch("check", head)
     checkouts: tuple[LocalCheckout, ...] = (head,)
     if base:
