@@ -232,8 +232,7 @@ def _sweep(measured: Any, facts: Mapping[str, str]) -> Iterator[Piece]:
     frame = measured.frame.sort_values(["operator", "case", "regime", "ratio"], kind="stable", na_position="last")
     ranked = show.rankings(dataclasses.replace(measured, frame=frame))
     for one in ranked:
-        for words in show.case_sentences(one)[:1]:
-            yield table.text(f"{one.case}: {words}", "small")
+        yield table.text(f"{one.case}: {show.winner_sentence(one)}", "small")
     rows = list(show.point_rows(frame))
     if picture := _sweep_chart(facts, rows):
         yield picture
