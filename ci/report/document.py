@@ -1,9 +1,7 @@
-"""What every report is made of: lines of a list, and tables of cells; a table as Markdown or CSV.  Pure."""
+"""What every report is made of: lines of a list, and tables of cells; a table as Markdown.  Pure."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -45,10 +43,3 @@ def markdown(sheet: Sheet) -> str:
 
     body = "\n".join(pipes(Sheet("", inert(sheet.header), tuple(map(inert, sheet.rows)), sheet.texts)))
     return f"**{sheet.title}**\n\n{body}\n" if sheet.title else f"{body}\n"
-
-
-def comma_separated(sheet: Sheet) -> str:
-    """One CSV, which `ridgeline table` reads again."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([sheet.header, *sheet.rows])
-    return out.getvalue()

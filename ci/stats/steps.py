@@ -45,17 +45,10 @@ def find(values: FloatArray) -> list[Step]:
 
 
 def find_many(series: Sequence[FloatArray]) -> list[list[Step]]:
-    """`find` of many series, fastest where many have the same length."""
-    return _found(series, logs=True)
+    """`find` of many series, fastest where many have the same length.
 
-
-def find_shifts(values: FloatArray) -> list[Step]:
-    """Steps of a series of any finite values, as differences; the ratio is NaN where either level is not positive."""
-    return _found([values], logs=False)[0]
-
-
-def _found(series: Sequence[FloatArray], *, logs: bool) -> list[list[Step]]:
-    """Window by window: of a full one the older steps are kept, and what follows is compared with its newer part."""
+    Window by window: of a full one the older steps are kept, and what follows is compared with its newer part.
+    """
     steps: list[list[Step]] = [[] for _ in series]
     starts, waiting = [0] * len(series), list(range(len(series)))
     while waiting:
@@ -64,8 +57,8 @@ def _found(series: Sequence[FloatArray], *, logs: bool) -> list[list[Step]]:
             alike[starts[i], min(starts[i] + WINDOW, len(series[i]))].append(i)
         waiting = []
         for (start, stop), rows in alike.items():
-            seen = _scaled(np.stack([series[i][start:stop] for i in rows]), logs=logs)
-            for i, found in zip(rows, _analysed(seen, start, logs=logs), strict=True):
+            seen = _logarithms(np.stack([series[i][start:stop] for i in rows]))
+            for i, found in zip(rows, _analysed(seen, start), strict=True):
                 if stop < len(series[i]):
                     found = [step for step in found if step.index < start + WINDOW - UNDECIDED]
                     starts[i] = max([start + WINDOW - OVERLAP, *(step.index for step in found[-1:])])
@@ -74,16 +67,15 @@ def _found(series: Sequence[FloatArray], *, logs: bool) -> list[list[Step]]:
     return steps
 
 
-def _scaled(values: FloatArray, *, logs: bool) -> FloatArray:
+def _logarithms(values: FloatArray) -> FloatArray:
     x = np.asarray(values, dtype=np.float64)
-    bad = ~(np.isfinite(x) & (x > 0)) if logs else ~np.isfinite(x)
+    bad = ~(np.isfinite(x) & (x > 0))
     if bad.any():
-        wanted = "a positive finite number: a step is a ratio" if logs else "a finite number"
-        raise ValueError(f"{x[bad][0]} is not {wanted}; leave such points out")
-    return np.log(x) if logs else x
+        raise ValueError(f"{x[bad][0]} is not a positive finite number: a step is a ratio; leave such points out")
+    return np.log(x)
 
 
-def _analysed(seen: FloatArray, start: int, *, logs: bool) -> list[list[Step]]:
+def _analysed(seen: FloatArray, start: int) -> list[list[Step]]:
     """The steps of each row; `start`: points of the history before them."""
     if seen.shape[1] < 2 * SHORTEST:
         return [[] for _ in seen]
@@ -92,13 +84,11 @@ def _analysed(seen: FloatArray, start: int, *, logs: bool) -> list[list[Step]]:
         some = seen[first : first + ROWS]
         sums = Sums.of(without_spikes(some))
         for row, first_points in enumerate(places(sums, start + seen.shape[1])):
-            found.append(_described(some[row], sums, row, first_points, start, logs=logs) if first_points else [])
+            found.append(_described(some[row], sums, row, first_points, start) if first_points else [])
     return found
 
 
-def _described(
-    seen: FloatArray, sums: Sums, row: int, first_points: list[int], start: int, *, logs: bool
-) -> list[Step]:
+def _described(seen: FloatArray, sums: Sums, row: int, first_points: list[int], start: int) -> list[Step]:
     edges = [0, *first_points, len(seen)]
     if by_chance(seen[edges[-3] : edges[-2]], seen[edges[-2] :], len(seen)):
         del edges[-2]
@@ -106,24 +96,17 @@ def _described(
     steps = []
     for split in zip(edges, edges[1:], edges[2:], strict=False):
         chance = p_value(float(size(sums, row, split, noise)), start + len(seen))
-        steps.append(_step(seen, split, noise, chance, start, logs=logs))
+        steps.append(_step(seen, split, noise, chance, start))
     return steps
 
 
-def _step(
-    seen: FloatArray, split: tuple[int, int, int], noise: Wander, chance: float, start: int, *, logs: bool
-) -> Step:
+def _step(seen: FloatArray, split: tuple[int, int, int], noise: Wander, chance: float, start: int) -> Step:
     a, k, b = split
     before, after = median(seen[a:k]), median(seen[k:b])
     error = MEDIAN_ERROR * float(np.sqrt(noise.variance(k - a) + noise.variance(b - k)))
     reach = float(stdtrit(max(b - a - 2, 1), (1 + INTERVAL) / 2)) * error
     gaps = after - before + np.array([0.0, -reach, reach])
-    if logs:
-        levels, ratios = np.exp([before, after]), np.exp(gaps)
-    else:
-        levels = np.array([before, after])
-        ratios = (before + gaps) / before if levels.min() > 0 else np.full(3, np.nan)
-    return Step(start + k, *map(float, (*levels, *ratios, chance)))
+    return Step(start + k, *map(float, (*np.exp([before, after]), *np.exp(gaps), chance)))
 
 
 # What a series does without a step: spikes, wandering and smooth drift; many series of one length at a time.

@@ -33,7 +33,7 @@ def compared(rows: pd.DataFrame) -> TableComparison | None:
     backends = [name for name in table if name in ("loop", *OTHERS)]
     chosen = {"autotune": [name for name in backends if name != "autotune"]} if "autotune" in backends else {}
     by = [("operation",), ("model",), ("routing",)]
-    return compare(table, KEYS, backends, "loop", by=by, regret=chosen) if "loop" in backends else None
+    return compare(table, backends, "loop", by=by, regret=chosen) if "loop" in backends else None
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
@@ -42,29 +42,34 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def figures(rows: pd.DataFrame) -> Iterator[Figures]:
-    comparison = compared(rows)
-    if comparison:
+    means = statistics(rows)
+    if len(means):
         title = "Grouped GEMM, bf16: geometric mean of speed / speed of the loop"
-        groups = [(", ".join(map(str, group.key.values())) or "all", group) for group in comparison.against.groups]
-        means = {of: {name: column["geometric_mean"] for name, column in group.columns.items()} for of, group in groups}
         figure, (axes,) = plots.panels(title, 1)
-        for name, own in pd.DataFrame(means).T.drop(columns="loop").items():
-            axes.plot(own, own.index, "o", label=str(name))
+        for name, own in means.groupby("backend", sort=False):
+            axes.plot(own["geometric_mean"], own["rows of"], "o", label=str(name))
         yield "means", plots.with_legend(figure)
 
 
-def findings(rows: pd.DataFrame) -> Iterator[str]:
+def statistics(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of every backend but the loop, over all rows and each group (`rows of`); none where no loop was measured."""
     comparison = compared(rows)
-    for group in comparison.against.groups if comparison else ():
-        for name, of in group.columns.items():
-            if name != "loop" and of["rows"]:
-                rows_of = ", ".join(map(str, group.key.values())) or "all"
-                yield (
-                    f"{rows_of}: {name} {of['geometric_mean']:.3f} of the loop "
-                    f"(geometric mean), wins {of['wins']} of {of['rows']}, {of['worst']:.3f} to {of['best']:.3f}"
-                )
+    tables = [
+        table.assign(**{"rows of": table.iloc[:, 0] if table.columns[0] != "backend" else "all"})
+        for table in (comparison.against.groups if comparison else ())
+    ]
+    return pd.concat(tables).query("backend != 'loop' and rows > 0") if tables else pd.DataFrame()
+
+
+def findings(rows: pd.DataFrame) -> Iterator[str]:
+    for _, of in statistics(rows).iterrows():
+        yield (
+            f"{of['rows of']}: {of['backend']} {of['geometric_mean']:.3f} of the loop (geometric mean), wins "
+            f"{of['wins']} of {of['rows']}, {of['worst']:.3f} to {of['best']:.3f}"
+        )
+    comparison = compared(rows)
     for regret in comparison.regrets if comparison else ():
-        of = regret.against.columns[regret.column]
+        [of] = regret.against.groups[0].to_dict("records")
         yield (
             f"{regret.column} against the best of its candidates: {of['geometric_mean']:.3f} in the geometric mean of "
             f"{of['rows']} rows, {of['below']} below 0.95, worst {of['worst']:.3f}"
