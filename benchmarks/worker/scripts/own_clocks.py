@@ -380,8 +380,8 @@ class _Rewriter(ast.NodeTransformer):
         return made, name
 
     def _loop(self, inside: list[ast.stmt]) -> ast.For | None:
-        """The loop of range(n), if it is all that the region does beside waiting."""
-        doing = [one for one in inside if not _waits(one)]
+        """The loop of range(n), if it is all that the region does beside waiting, for a device or for other ranks."""
+        doing = [one for one in inside if not (_waits(one) or _meets(one))]
         return doing[0] if len(doing) == 1 and counter(doing[0]) and isinstance(doing[0], ast.For) else None
 
     def _whole(self, name: str, inside: list[ast.stmt], written: list[str], loop: ast.For | None) -> ast.FunctionDef:
@@ -474,6 +474,12 @@ def _waits(one: ast.stmt) -> bool:
     value = one.value if isinstance(one, ast.Expr) else None
     waits = isinstance(value, ast.Constant) or (isinstance(value, ast.Call) and _waiting(value))
     return waits or (value is not None and not _calls(one))
+
+
+def _meets(one: ast.stmt) -> bool:
+    """Whether a statement only waits for other ranks: `dist.barrier()`."""
+    called = one.value.func if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) else None
+    return called is not None and ast.unparse(called).endswith("barrier")
 
 
 def _is_profiler(made: ast.AST) -> bool:

@@ -245,24 +245,21 @@ class Programs:
 
         @functools.wraps(start)
         def starting(process: Any) -> None:
-            caller = self._users(sys._getframe(1))
-            if caller and any("distributed" in line for line in linecache.getlines(caller.f_code.co_filename)):
+            frame = sys._getframe(1)
+            file = frame.f_code.co_filename
+            if self._owns(file) and any("distributed" in line for line in linecache.getlines(file)):  # not by a pool
                 self._ranks.take(process)
                 return
-            self._note(sys._getframe(1), "a process")
+            self._note(frame, "a process")
             start(process)
 
         base.start = starting
 
     def _note(self, frame: FrameType, what: str) -> None:
         """Remember it, if the script started it: compilers and loaders of data have workers, too."""
-        if caller := self._users(frame):
-            self.started.append(f"{what} ({os.path.basename(caller.f_code.co_filename)}:{caller.f_lineno})"[:200])
-
-    def _users(self, frame: FrameType) -> FrameType | None:
-        """The frame of the user's code that asks for it, if it is the user's."""
         caller = _caller(frame)
-        return caller if caller is not None and self._owns(caller.f_code.co_filename) else None
+        if caller is not None and self._owns(caller.f_code.co_filename):
+            self.started.append(f"{what} ({os.path.basename(caller.f_code.co_filename)}:{caller.f_lineno})"[:200])
 
     def _times(self, words: Sequence[str]) -> bool:
         """Whether a command may run a script, or a module of the repository."""

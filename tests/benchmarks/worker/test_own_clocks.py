@@ -312,6 +312,7 @@ def bench(fn, iters, profiled, flush_l2=True):
                 cache.zero_()
             fn(3)
         torch.cuda.synchronize()
+        dist.barrier()
 for profiled, fn in ((True, abs), (False, float)):
     bench(fn, 5, profiled)
 """
@@ -321,6 +322,7 @@ def test_a_profiler_in_a_variable_is_one_and_a_flush_is_not_timed(monkeypatch: p
     cuda = SimpleNamespace(_sleep=lambda cycles: None, synchronize=lambda: None)
     torch_ = SimpleNamespace(profiler=SimpleNamespace(profile=nullcontext), cuda=cuda)
     monkeypatch.setattr("builtins.torch", torch_, raising=False)
+    monkeypatch.setattr("builtins.dist", SimpleNamespace(barrier=lambda: None), raising=False)
     held, taken, told = ran(FLUSHED, monkeypatch)
     assert [(key, returned) for key, _, returned in taken.closures] == [
         ("abs/bench.abs:profiled=True,fn=abs,flush_l2=True", [3, 3]),
