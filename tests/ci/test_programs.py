@@ -71,6 +71,29 @@ def test_check_runs_the_programs_that_a_change_can_reach(clone: Path) -> None:
     assert ridgeline("check", "--base", crashes, "--all-cases").exit_code == 2, "neither side can be run"
 
 
+def test_what_needs_a_gpu_is_named_and_not_run_without_one(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ci.commands.check.machine_kind", lambda: "cpu")
+    monkeypatch.setattr(programs, "machine_kind", lambda: "cpu")
+    settings = SETTINGS.format(factor=1).replace('reads = "mine"', 'reads = "mine"\ngpu = true')
+    commit(clone, "gpu", **{"ridgeline.toml": settings, "bench.py": "1"})
+    checked = ridgeline("check", "--base", "HEAD~1", "--dry-run")
+    assert "not run, because they need a GPU: bench" in said(checked)
+    asked = ridgeline("ab", "HEAD~1", "HEAD", "--program", "bench")
+    assert (asked.exit_code, "bench needs a GPU" in said(asked)) == (3, True), said(asked)
+
+
+@pytest.mark.slow
+def test_floors_hold_a_program_to_the_rows_of_its_library(clone: Path, tmp_path: Path) -> None:
+    rows = "print('case,backend,seconds\\na,lib,1\\na,ours,{}')"
+    settings = '[[program]]\nname = "p"\nrun = "python3 p.py"\nreads = "csv"\nbaselines = ["lib"]\n'
+    base = commit(clone, "base", **{"ridgeline.toml": settings, "p.py": rows.format(1.0)})
+    commit(clone, "slower", **{"p.py": rows.format(1.5)})
+    floor = 'kernel = "p"\nshare = 0.95\nbaseline = "lib"\nreason = "no slower"\ndate = 2026-11-28\n'
+    (tmp_path / "policy.toml").write_text(f"[[floor]]\n{floor}")
+    done = ridgeline("ab", base, "HEAD", "--program", "p", "--policy", str(tmp_path / "policy.toml"))
+    assert (done.exit_code, "1 below the floor" in said(done)) == (1, True), said(done)
+
+
 @pytest.mark.slow
 def test_bisect_finds_the_commit_in_which_a_program_became_slower(clone: Path) -> None:
     slow = BENCH.replace("* factor", "* 1.1 * factor")

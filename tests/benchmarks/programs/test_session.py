@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.coordinator.samples import PhysicalFloor
+from benchmarks.programs import session
 from benchmarks.programs.__main__ import main
 
 READER = {"name": "mine", "rows": "csv", "case": ["case"], "time": {"field": "us", "unit": "us"}}
@@ -87,6 +89,22 @@ def test_a_build_that_fails_is_told_by_the_first_error_of_its_compiler(tmp_path:
     _, [line] = measured(tmp_path, TABLE, TABLE, build=build)
     assert "it said: x.cu:7: error: no such thing" in line["cases"]["a"]["arms"]["head/mine"]["why"]
     assert line["warnings"] == []
+
+
+def test_a_row_that_is_faster_than_the_device_allows_is_questioned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "floor_of", lambda declared, case, machine: PhysicalFloor(1.0, "its bytes"))
+    _, [line] = measured(tmp_path, TABLE, TABLE)
+    assert any("head/mine: its time cannot be" in one for one in line["cases"]["a"]["warnings"])
+
+
+def test_a_build_tells_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session, "PROGRESS_S", 0.05)
+    measured(tmp_path, TABLE, TABLE, "--progress=json", build="echo '[3/9] Building x.o'; sleep 0.3")
+    assert "building head: [3/9] Building x.o" in capsys.readouterr().err
 
 
 def test_a_run_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ T = Path("t")
     [
         ([comparison("b", HEAD, T)], ["ab"]),
         (night_steps("nightly", [], T), ["doctor", "run", "..HEAD"]),
+        (night_steps("nightly", [], T, ["bench"]), ["doctor", "run", "run", "..HEAD"]),
         (night_steps("sweep", [], T), ["doctor", "run"]),
         (night_steps("nightly", ["gemm"], T), ["doctor", "run"]),
     ],

@@ -56,6 +56,15 @@ def test_an_honest_trial_passes() -> None:
     assert contradiction(parsed(honest()), expected()) == ""
 
 
+def test_a_program_needs_no_declaration_and_its_trials_are_asked_for() -> None:
+    line = honest(kernel="bench")
+    assert "does not declare bench" in contradiction(parsed(line), expected(declared={}, python="3.12"))
+    known = expected(declared={}, python="3.12", programs=("bench", "other"))
+    assert contradiction(parsed(line), known) == ""
+    outcome = decided([TrialFile(Path("t.jsonl"), (parsed(line),))], known, policy.Policy())
+    assert "other was not measured" in outcome.remarks
+
+
 def without_base(line: Line) -> None:
     del line["trees"]["base"]
     line["cases"]["m16"]["arms"] = {k: v for k, v in line["cases"]["m16"]["arms"].items() if k.startswith("head")}

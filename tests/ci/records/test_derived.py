@@ -20,6 +20,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
+from benchmarks.programs.reader import read, readers
 from ci.__main__ import main
 from ci.records import derived, rates, store
 from ci.records import derived as derive
@@ -225,6 +226,22 @@ def test_text_formats_hold_the_same_rows(tmp_path: Path, kind: str) -> None:
     read = sortable(pd.read_csv(out) if kind == "csv" else pd.read_json(out, lines=True))
     pd.testing.assert_series_equal(read["seconds"], expected["seconds"], check_dtype=False)
     assert read["kernel"].unique().tolist() == ["gemm"]
+
+
+def test_the_benchmark_database_of_pytorch_gets_what_our_reader_reads_again(tmp_path: Path) -> None:
+    out = tmp_path / "v3.json"
+    run("export", "--results", RESULTS, "--out", out, "--format", "pytorch", "--kernel", "gemm")
+    frame = store.load(RESULTS)
+    frame = frame[frame["kernel"] == "gemm"]
+    lines = list(map(json.loads, out.read_text().splitlines()))
+    latencies = [one for one in lines if one["metric"]["name"] == "latency (s)" and one["metric"]["benchmark_values"]]
+    assert len(latencies) == frame["seconds"].notna().sum() > 0
+    assert {one["head_sha"] for one in latencies} == set(frame["commit"][frame["seconds"].notna()])
+    reading = read(json.dumps(latencies[0]), readers()["pytorch-benchmark"])
+    assert reading.rows[0].seconds == pytest.approx(latencies[0]["metric"]["benchmark_values"])
+    failed = [one for one in lines if not one["metric"]["benchmark_values"]]
+    assert failed, "a case without a time is there, with its reason"
+    assert all(one["metric"]["extra_info"]["status"] != "ok" for one in failed)
 
 
 def test_a_record_of_the_very_day_since_which_is_asked_counts() -> None:
