@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import commit, git, repository, ridgeline, said
+from tests.kit import commit, git, mostly_nightly, repository, ridgeline, said
 
 NAP = '''\
 """Twice a vector, after a nap."""
@@ -107,6 +107,7 @@ def test_a_generated_file_that_only_head_has(root: Path) -> None:
     assert ended("ab", "HEAD~2", "HEAD") == ("SLOWER", 1)
 
 
+@pytest.mark.nightly
 def test_a_submodule_that_moved_to_a_slower_commit(root: Path, tmp_path: Path) -> None:
     speed = repository(tmp_path / "speed", **{"nap.py": "SECONDS = 0.001\n"})
     git(root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(speed), "speed")
@@ -135,32 +136,37 @@ def test_a_deleted_case_of_another_tier_is_no_pass_until_the_settings_say_so(roo
 # ---- what head broke, and what it says of itself ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("head", "verdict"),
-    [
-        ({"perf/nap.py": NAP.replace("SECONDS = 0.001", "SECONDS = = 1")}, ("BROKEN", 1)),
-        ({"perf/nap.py": NAP.replace('"x"], 2, out', '"x"], 3, out')}, ("BROKEN", 1)),
-        ({"perf/again.py": NAP}, ("CANNOT TELL", 2)),
-        ({"perf/new.py": "import nowhere\n" + NAP.replace('"nap"', '"new"')}, ("CANNOT TELL", 2)),
-        ({"perf/nap.py": f"print('a line', flush=True)\nimport os\nos.write(1, b'{{}}')\n{SLOW}"}, ("SLOWER", 1)),
-        ({"perf/nap.py": NAP + "# a comment\n"}, ("SAME", 0)),
-        ({"perf/nap.py": NAP.replace("\n", "\r\n")}, ("SAME", 0)),
-    ],
-    ids=["syntax", "wrong", "two of one name", "a new one that does not import", "prints", "comment", "line ends"],
-)
-def test_a_change_of_head(root: Path, head: dict[str, str], verdict: tuple[str, int]) -> None:
+CHANGES = {
+    "syntax": ({"perf/nap.py": NAP.replace("SECONDS = 0.001", "SECONDS = = 1")}, ("BROKEN", 1)),
+    "wrong": ({"perf/nap.py": NAP.replace('"x"], 2, out', '"x"], 3, out')}, ("BROKEN", 1)),
+    "two of one name": ({"perf/again.py": NAP}, ("CANNOT TELL", 2)),
+    "a new one that does not import": (
+        {"perf/new.py": "import nowhere\n" + NAP.replace('"nap"', '"new"')},
+        ("CANNOT TELL", 2),
+    ),
+    "prints": ({"perf/nap.py": f"print('a line', flush=True)\nimport os\nos.write(1, b'{{}}')\n{SLOW}"}, ("SLOWER", 1)),
+    "comment": ({"perf/nap.py": NAP + "# a comment\n"}, ("SAME", 0)),
+    "line ends": ({"perf/nap.py": NAP.replace("\n", "\r\n")}, ("SAME", 0)),
+}
+
+
+@pytest.mark.parametrize("change", mostly_nightly(CHANGES, "wrong", "prints", "comment"))
+def test_a_change_of_head(root: Path, change: str) -> None:
+    head, verdict = CHANGES[change]
     for name, text in head.items():
         (root / name).write_bytes(text.encode())
     commit(root, "change")
     assert ended("ab", "HEAD^", "HEAD") == verdict
 
 
+@pytest.mark.nightly
 def test_a_base_that_hangs_at_its_import_is_no_pass(root: Path) -> None:
     commit(root, **{"perf/nap.py": f"import time\ntime.sleep(1000)\n{NAP}"})
     commit(root, **{"perf/nap.py": SLOW})
     assert ended("ab", "HEAD^", "HEAD", "--deadline", "20", says="hung") == ("CANNOT TELL", 2)
 
 
+@pytest.mark.nightly
 def test_another_tolerance_is_named_with_both_values(root: Path) -> None:
     commit(root, **{"perf/nap.py": NAP.replace("norm=1e-6", "norm=1e-5")})
     done = ridgeline("check", *FEW)
@@ -168,6 +174,7 @@ def test_another_tolerance_is_named_with_both_values(root: Path) -> None:
     assert "tolerance norm 1e-06, peak 1e-06 → norm 1e-05, peak 1e-06" in said(done)
 
 
+@pytest.mark.nightly
 def test_a_pin_that_the_environment_does_not_follow_is_no_pass(root: Path) -> None:
     commit(root, **{"requirements.txt": "numpy==1.0\nclick>=99\n"})
     commit(root, **{"requirements.txt": "numpy==1.1\nclick>=99\n"})
@@ -201,6 +208,7 @@ def test_a_fault_that_base_has_too_is_not_head_s(root: Path) -> None:
     assert "gfx942, gfx950: wrong" in said(done)
 
 
+@pytest.mark.nightly
 def test_code_of_an_operator_with_a_name_of_ours_is_compared_and_executed_on_every_target(root: Path) -> None:
     code = NAP.replace('"nap",\n', '"gemm",\n') + TRITON
     commit(root, **{"perf/nap.py": code})

@@ -11,6 +11,7 @@ import torch
 from benchmarks.emulation import machine
 from benchmarks.emulation.triton_driver import emulated
 from tests.benchmarks.emulation import classes
+from tests.kit import mostly_nightly
 
 F8 = {
     "fnuz e4m3": torch.float8_e4m3fnuz,
@@ -21,7 +22,7 @@ F8 = {
 FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=torch.float64)
 
 
-@pytest.fixture(params=["gfx942", "gfx950"], autouse=True)
+@pytest.fixture(params=mostly_nightly(["gfx942", "gfx950"], "gfx950"), autouse=True)
 def arch(request):
     with emulated(request.param):
         yield request.param

@@ -15,11 +15,12 @@ from benchmarks.emulation.memory import Accesses
 from benchmarks.emulation.operands import VECTOR, Unknown
 from benchmarks.emulation.waves import LANES, Memory
 from tests.benchmarks.emulation import kernels
+from tests.kit import mostly_nightly
 
 ARCHS = ("gfx942", "gfx950")
 
 
-@pytest.fixture(params=ARCHS)
+@pytest.fixture(params=mostly_nightly(ARCHS, "gfx950"))
 def arch(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -13,7 +13,7 @@ import pytest
 from ci.trials.file import read
 from tests.ci.newcomer import planted
 from tests.ci.newcomer.conftest import LEGAL, ROOMS, Installed
-from tests.kit import ROOT, git, repository
+from tests.kit import ROOT, git, mostly_nightly, repository
 
 pytestmark = pytest.mark.slow  # whichever came first would build the wheel
 
@@ -85,7 +85,7 @@ def test_a_wheel_takes_one_name(installed: Installed) -> None:
     assert {name for name in data if not name.startswith("dashboards/bundle/")} <= shipped
 
 
-@pytest.mark.parametrize("path", ["", "."])
+@pytest.mark.parametrize("path", mostly_nightly(["", "."], "."))
 def test_names_of_the_project_are_the_projects(installed: Installed, theirs: Path, path: str) -> None:
     said = installed.run(theirs, "python", "-c", "import ci, kernels; print(ci.WHOSE, kernels.WHOSE)", PYTHONPATH=path)
     assert said.stdout.split() == ["theirs", "theirs"]
