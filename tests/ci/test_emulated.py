@@ -128,4 +128,5 @@ def test_a_script_of_a_repository_on_two_commits(tmp_path: Path):
     slower = emulated.compared(request, (base, head), "gfx942", IsaPolicy(), {})
     assert slower.verdict is CodeVerdict.SLOWER
     assert slower.differences[0].kernel == "scale_kernel"
-    assert any("tl.load(x + (i * 8) % n" in one.sentence for one in slower.differences[0].findings)
+    sentences = [one.sentence for one in slower.differences[0].findings]
+    assert any("tl.load(x + (i * 8) % n" in one for one in sentences), sentences

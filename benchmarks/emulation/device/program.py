@@ -79,6 +79,8 @@ def emulated(
         (folder / "sitecustomize.py").write_text(SITE.format(harness=str(HARNESS)))
         begun = time.monotonic()
         environment = _environment(folder, paths)
+        if counting:  # what was compiled elsewhere names lines of files that may be gone
+            environment["TRITON_CACHE_DIR"] = str(folder / "triton")
         program = shutil.which(command[0], path=environment["PATH"])
         if program is None:
             raise FileNotFoundError(f"{command[0]}: no such program")
