@@ -410,7 +410,7 @@ def _refuse_unknown_names(checkouts: Sequence[Checkout], descriptions: Mapping[s
     if head is None or head.broken:
         return
     names = {
-        name: [*(case["name"] for case in kernel["cases"]), *kernel["backends"], *kernel["baselines"]]
+        name: [*(case["name"] for case in kernel["cases"]), *kernel["backends"]]
         for name, kernel in head.kernels.items()
     }
     if why := next(filter(None, (project.unknown_new_name(one.renamed, names) for one in checkouts)), ""):

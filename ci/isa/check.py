@@ -65,8 +65,8 @@ def joined(judgement: Judgement, isa: IsaJudgement) -> Judgement:
     verdict, why = judgement.verdict, judgement.why
     if isa.verdict in WORSE and WORSE[isa.verdict].rank < verdict.rank:
         verdict, why = WORSE[isa.verdict], f"{isa.why.rstrip('.')}; by the clock: {why}"
-    told = [sentence for case in judgement.cases for sentence in case.evidence]
-    imports = ("base: module ", "head: module ")  # a module that does not import is told with its cases, if it has some
+    imports = ("base: module ", "head: module ")
+    told = any("does not import" in one for one in judgement.sentences())  # with its cases, or the operators it hides
     left = [one for one in isa.warnings if not (told and one.startswith(imports))]
     warnings = tuple(f"machine code: {warning}" for warning in left)
     nothing = isa.verdict is CodeVerdict.CANNOT_TELL and not isa.differences  # no backend declares any

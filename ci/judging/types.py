@@ -177,6 +177,10 @@ class Judgement:
         """The cases with one of these verdicts, in order."""
         return tuple(case for case in self.cases if case.verdict in verdicts)
 
+    def sentences(self) -> tuple[str, ...]:
+        """What it says of everything together, and of each case."""
+        return (self.why, *self.warnings, *(one for case in self.cases for one in case.evidence))
+
 
 def to_json(judgement: Judgement) -> dict[str, Any]:
     """The judgement as plain JSON values, `ab --json` (.github/ARCHITECTURE.md); absent numbers are null."""

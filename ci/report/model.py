@@ -172,11 +172,11 @@ def _plain(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 
 def _warnings(trial: Trial, judgement: Judgement) -> Iterable[ReportWarning]:
-    evidence = [sentence for case in judgement.cases for sentence in case.evidence]
+    told = judgement.sentences()
     for role, checkout in trial.checkouts.items():
         for one in checkout.broken:
-            if any(one.reason in sentence for sentence in evidence):
-                continue  # a broken import is told once, with its cases
+            if any(one.reason in sentence for sentence in told):
+                continue  # a broken import is told once, with its cases or the operators that it hides
             yield ReportWarning(f"kernels module {one.module} of {role} is broken: {one.reason}")
     yield from map(ReportWarning, trial.warnings)
     for name, case in trial.cases.items():
