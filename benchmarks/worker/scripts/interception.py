@@ -365,6 +365,7 @@ NEVER = (
     *("self", "cls", "args", "kwargs", "quantiles", "warmup", "rep", "num_iters", "num_warmup", "device", "verbose"),
     *("iters", "n_iters", "iterations", "repeat", "repeats", "n_repeat", "num_repeats", "trials", "num_trials"),
     *("warmup_iters", "num_warmup_iters", "n_warmup", "warmups", "profile", "benchmark_iters", "profile_ranks"),
+    *("flush_l2", "l2_flush", "baseline_backend", "backends"),
     *("rank", "local_rank", "global_rank", "my_rank", "rank_id", "gpu", "gpu_id", "device_id", "port", "init_method"),
 )
 """Arguments that say how, or on which rank, something is timed or run, and not what."""
