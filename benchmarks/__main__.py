@@ -179,12 +179,11 @@ LISTED: tuple[program.Option, ...] = (
 
 TRIED: tuple[program.Option, ...] = (
     *ALONE,
-    ("kernel", NAMES | {"required": True}, "whose knobs; repeatable"),
+    ("kernel", {"metavar": "NAME", "required": True}, "whose knobs"),
     ("case", GLOBS, "only these cases; repeatable"),
     ("backend", NAMES, "only this backend; repeatable"),
     ("arch", {"metavar": "ARCH"}, "architecture (default: the first device here)"),
     ("compute-units", COUNT, "CUs or SMs (default: the device's)"),
-    ("out", FILE, "write it there, as JSON, in place of printing it"),
 )
 
 EXAMINED: tuple[program.Option, ...] = (
@@ -310,14 +309,9 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _candidates(arguments: argparse.Namespace) -> int:
-    named = (arguments.kernel, arguments.case, arguments.backend)
-    wanted = sweeping.CandidateRequest(*named, arguments.arch, arguments.compute_units)
-    found = sweeping.ask_candidates(Checkout("head", Path(arguments.tree).resolve()), wanted)
-    text = json.dumps(found, allow_nan=False)
-    if arguments.out:
-        arguments.out.write_text(text)
-    else:
-        print(text)
+    which = (arguments.kernel, arguments.case, arguments.backend, arguments.arch, arguments.compute_units)
+    found = sweeping.ask_candidates(Checkout("head", Path(arguments.tree).resolve()), *which)
+    print(json.dumps(found, allow_nan=False))
     return MEASURED
 
 

@@ -2,7 +2,7 @@
 
 Standard library only: a sweep writes the file on any machine, a node reads it and measures.
 
-    {"sweep": "f3a9", "operator": "gemm", "rung": 0, "rounds": 8, "regime": "spaced", "batches": [
+    {"sweep": "f3a9", "operator": "gemm", "rung": 0, "rounds": 8, "batches": [
         {"case": "m64", "anchor": "triton", "points": [
             {"case": "m64", "backend": "triton", "knobs": {"block_m": 64}}, {"case": "m64", "backend": "blas"}]}]}
 
@@ -21,10 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from .shapes import Unfit, bounded, built, name, one_of, whole
-
-REGIMES = ("spaced", "sustained")
-"""Calls spaced by a cache flush, or back to back at settled power."""
+from .shapes import Unfit, bounded, built, name, whole
 
 ID_DIGITS = 10
 """Of a point's id: a million points share one with a chance of 5 in 10 (2^40 = 1.1e12; birthday bound n^2 / 2^41), and
@@ -107,7 +104,6 @@ class PointsFile:
     rung: Annotated[int, whole(0, 1_000_000)]
     rounds: Annotated[int, whole(1, 100_000)]
     batches: tuple[Batch, ...]
-    regime: Annotated[str, one_of(*REGIMES)] = REGIMES[0]
     whole_calls: Annotated[int, whole(0, 10_000)] = 0
 
 

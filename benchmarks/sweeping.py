@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gzip
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,7 @@ from typing import Any
 from benchmarks import plan
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, refuse_unknown
 from benchmarks.coordinator.orders import CaseCounter, Report, objects
-from benchmarks.coordinator.ranks import (
-    Failure,
-    PoolDied,
-    StepFailed,
-    WorkerPool,
-    make_directories,
-    remove_directories,
-    started,
-)
+from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, make_directories, remove_directories, started
 from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError, WarmUp, unknown_kernel
@@ -47,69 +38,59 @@ class PlannedBatch:
     batch: Batch
     case: PlannedCase
 
-    def told(self, file: PointsFile) -> dict[str, Any]:
+    def sweep_field(self, file: PointsFile) -> dict[str, Any]:
         """The field `sweep` of its trial line."""
-        every = (*self.batch.points, *(one.point for one in self.batch.untimed))
+        every = (*self.batch.points, *(untimed.point for untimed in self.batch.untimed))
         points = {point.id: point.as_json() for point in every if point.id}
-        about = {"id": file.sweep, "rung": file.rung, "batch": self.index, "anchor": self.batch.anchor}
-        return {**about, "points": points}
-
-    def key(self, point: Point) -> str:
-        """The name of a point's arm in the trial file."""
-        return f"{ROLE}/{point.label}"
-
-    def only(self, points: tuple[Point, ...]) -> PlannedBatch:
-        """The same with fewer points."""
-        keys = {f"{ROLE}/{self.batch.anchor}", *map(self.key, points)}
-        arms = tuple(arm for arm in self.case.arms if arm.key in keys)
-        labels = {self.batch.anchor, *(point.label for point in points)}
-        first = points[:1] == self.batch.points[:1]
-        untimed = tuple(one for one in self.batch.untimed if (one.same_as in labels if one.same_as else first))
-        smaller = dataclasses.replace(self.batch, points=points, untimed=untimed)
-        return dataclasses.replace(self, batch=smaller, case=dataclasses.replace(self.case, arms=arms))
+        return {
+            "id": file.sweep, "rung": file.rung, "batch": self.index, "anchor": self.batch.anchor, "points": points
+        }  # fmt: skip
 
     def untimed(self, arms: Mapping[str, Any]) -> dict[str, Any]:
         """The arms of points that are recorded and not timed.  arms: those of the line, by key."""
-        found = {}
-        for one in self.batch.untimed:
-            other = f"{ROLE}/{one.same_as}"
-            if not one.same_as:
-                found[self.key(one.point)] = {"status": Status.SKIPPED, "why": one.why, "detail": ""}
+        entries = {}
+        for untimed in self.batch.untimed:
+            key, other = f"{ROLE}/{untimed.point.label}", f"{ROLE}/{untimed.same_as}"
+            if not untimed.same_as:
+                entries[key] = {"status": Status.SKIPPED, "why": untimed.why, "detail": ""}
             elif other in arms:
-                found[self.key(one.point)] = {**arms[other], "same_as": arms[other].get("same_as", other)}
-        return found
-
-    def halves(self) -> list[PlannedBatch]:
-        """Two batches with half of the points each; itself if there is but one."""
-        half = len(self.batch.points) // 2
-        return [self.only(part) for part in (self.batch.points[:half], self.batch.points[half:]) if part]
+                entries[key] = {**arms[other], "same_as": other}
+        return entries
 
 
 def refuse_undeclared(file: PointsFile, declaration: Json) -> None:
     """UsageError for a case or a backend that the operator does not declare."""
-    cases, backends = [case["name"] for case in declaration["cases"]], list(declaration["backends"])
+    known = {"case": [case["name"] for case in declaration["cases"]], "backend": list(declaration["backends"])}
     for index, batch in enumerate(file.batches):
-        where = f"batch {index} of the points file"
-        if batch.case not in cases:
-            raise UsageError(f"{where}: {file.operator} has no case {batch.case!r}; known: {', '.join(cases)}")
-        for backend in (batch.anchor, *(point.backend for point in batch.points)):
-            if backend not in backends:
-                known = ", ".join(backends)
-                raise UsageError(f"{where}: {file.operator} has no backend {backend!r}; known: {known}")
+        arms = (batch.anchor, *(point.backend for point in batch.points))
+        for what, name in (("case", batch.case), *(("backend", arm) for arm in arms)):
+            if name not in known[what]:
+                there = f"known: {', '.join(known[what])}"
+                raise UsageError(f"batch {index} of the points file: {file.operator} has no {what} {name!r}; {there}")
 
 
 def planned_batches(
     index: int, batch: Batch, declaration: Json, machine: Json, protocol: Protocol
 ) -> Iterator[PlannedBatch]:
-    """A batch as it is measured here, in as many parts as the memory demands."""
-    one = Selection("sweep", cases=(batch.case,))
-    [case] = plan.plan_kernel({ROLE: declaration}, machine, one, protocol.cache, protocol.regime)
+    """A batch as it is measured here, in as many parts as the memory demands; what is not timed goes with its point."""
+    wanted = Selection("sweep", cases=(batch.case,))
+    [case] = plan.plan_kernel({ROLE: declaration}, machine, wanted, protocol.cache, protocol.regime)
     cost = Cost(**declaration["costs"].get(batch.case, {}))
-    whole = _with_points(batch, case)
+    plain = {arm.backend: arm for arm in case.arms}
+    places = {"", batch.anchor}
     for points in parts(batch.points, most_points(cost, case.copies, machine)):
-        part = PlannedBatch(index, batch, whole).only(points)
-        heap = plan.heap_bytes(cost, case.copies, case.world, part.case.arms, machine) if case.world > 1 else 0
-        yield dataclasses.replace(part, case=dataclasses.replace(part.case, heap_bytes=heap))
+        own = (dataclasses.replace(plain[one.backend], overrides=dict(one.knobs), point=one.id) for one in points)
+        arms = (plain[batch.anchor], *own)
+        errors = {arm.key: why for arm in arms if (why := case.errors.get(f"{ROLE}/{arm.backend}"))}
+        heap = plan.heap_bytes(cost, case.copies, case.world, arms, machine) if case.world > 1 else 0
+        places |= {point.label for point in points}
+        untimed = tuple(point for point in batch.untimed if point.same_as in places)
+        yield PlannedBatch(
+            index,
+            dataclasses.replace(batch, points=points, untimed=untimed),
+            dataclasses.replace(case, arms=arms, errors=errors, heap_bytes=heap),
+        )
+        places = set()
 
 
 def most_points(cost: Cost, copies: int, machine: Json) -> int:
@@ -124,17 +105,6 @@ def parts(points: tuple[Point, ...], most: int) -> list[tuple[Point, ...]]:
     count = max(1, -(-len(points) // most))
     edges = [len(points) * part // count for part in range(count + 1)]
     return [points[begin:end] for begin, end in zip(edges, edges[1:], strict=False)]
-
-
-def _with_points(batch: Batch, case: PlannedCase) -> PlannedCase:
-    """The case with the anchor and the points as its arms."""
-    plain = {arm.backend: arm for arm in case.arms}
-    points = [
-        dataclasses.replace(plain[point.backend], overrides=dict(point.knobs), point=point.id) for point in batch.points
-    ]
-    arms = (plain[batch.anchor], *points)
-    errors = {arm.key: case.errors.get(f"{ROLE}/{arm.backend}", "") for arm in arms}
-    return dataclasses.replace(case, arms=arms, errors={key: why for key, why in errors.items() if why})
 
 
 # What a trial file holds of a sweep already: finished points are not measured twice, what hung is not tried again.
@@ -191,23 +161,12 @@ def earlier_points(path: Path, file: PointsFile) -> Earlier:
 
 
 # Measuring the batches of a points file: one line each, as soon as it is done.
-#
-# The processes stay warm over all batches of a number of ranks; inputs and reference stay while the case does.
 
 
 BRIEF = WarmUp(seconds=0.005, fewest=3, most=5, rounds=1)
 """Of a point: the batches before it have warmed the device, so that only its own first calls are left.  On an H200 the
 first sample of 94 points was 1.0007 of their median (5 to 95 %: 0.993 to 1.010), and two processes gave the same ratio
 to the anchor within 0.16 % in the median (GEMM of 0.6 ms, 8 rounds, 45 ms a point in all; 2026-11-22)."""
-
-NO_ROOM = ("OutOfMemoryError", "symmetric heap of rank")
-"""In the sentence of a point that failed because others were in the memory: it is tried again beside fewer."""
-
-
-def protocol_of(file: PointsFile, like: Protocol) -> Protocol:
-    """How the points of a file are measured."""
-    how = {"warm_up": BRIEF, "regime": file.regime, "whole_calls": file.whole_calls}
-    return dataclasses.replace(like, rounds=file.rounds, trials=1, **how)
 
 
 def measure_points(
@@ -217,19 +176,22 @@ def measure_points(
 
     Raises UsageError or CheckoutError before anything is measured.  However it is left, none of its processes stays.
     """
-    with Session([checkout], protocol_of(file, protocol), Selection("sweep"), on_progress) as session:
+    protocol = dataclasses.replace(protocol, rounds=file.rounds, trials=1, warm_up=BRIEF, whole_calls=file.whole_calls)
+    with Session([checkout], protocol, Selection("sweep"), on_progress) as session:
         session.refuse_unseen_gpu()
-        plans = _plans(session, file, earlier)
+        batches = _planned(session, file, earlier)
         session.known(file.operator).update(earlier.lost)
-        progress = CaseCounter(sum(len(one.case.arms) for one in plans), session.on_progress)
-        for world in dict.fromkeys(one.case.world for one in plans):
-            of_world = _PointsOfWorld(session, file, world, progress)
-            with contextlib.closing(of_world.lines([one for one in plans if one.case.world == world])) as lines:
-                yield from lines
+        progress = CaseCounter(sum(len(batch.case.arms) for batch in batches), session.on_progress)
+        for world in dict.fromkeys(batch.case.world for batch in batches):
+            own = [batch for batch in batches if batch.case.world == world]
+            with session.pools(file.operator, world, [batch.case for batch in own]) as workers:
+                for batch in own:
+                    yield _line(session, file, workers, batch, progress)
+                    progress.done += len(batch.case.arms)
         progress.finish()
 
 
-def _plans(session: Session, file: PointsFile, earlier: Earlier) -> list[PlannedBatch]:
+def _planned(session: Session, file: PointsFile, earlier: Earlier) -> list[PlannedBatch]:
     session.choose([file.operator])
     declared = session.descriptions[ROLE].kernels
     if file.operator not in declared:  # a broken module may hide it
@@ -241,106 +203,61 @@ def _plans(session: Session, file: PointsFile, earlier: Earlier) -> list[Planned
     return [part for index, batch in left.items() for part in planned_batches(index, batch, *how)]
 
 
-class _PointsOfWorld:
-    """The batches of one number of ranks, on the same processes."""
+def _line(
+    session: Session, file: PointsFile, workers: WorkerPools, batch: PlannedBatch, progress: CaseCounter
+) -> dict[str, Any]:
+    name, rung, case = file.operator, file.rung, batch.case
 
-    def __init__(self, session: Session, file: PointsFile, world: int, progress: CaseCounter) -> None:
-        self._session, self._file, self._world, self._progress = session, file, world, progress
+    def measured(done: CaseEntries) -> None:
+        if not case.skip:
+            run = session.case_run(workers, name, case, rung, f"/{batch.index}", keep_inputs=case.world == 1)
+            run.say = progress.telling(f"{name} {case.name} rung {rung} batch {batch.index + 1} of {len(file.batches)}")
+            done.add(run)
+            done.warnings += session.learn(workers)
+        arms = done.entries[case.name]["arms"]
+        arms.update(batch.untimed(arms))
 
-    def lines(self, plans: Sequence[PlannedBatch]) -> Iterator[dict[str, Any]]:
-        """A line for each batch; what did not fit into the memory comes again, beside fewer."""
-        queue = deque(plans)
-        with self._session.pools(self._file.operator, self._world, [one.case for one in plans]) as workers:
-            while queue:
-                batch = queue.popleft()
-                line, short = self._line(workers, batch)
-                queue.extendleft(reversed(batch.only(short).halves()))
-                self._progress.done += len(batch.case.arms) - len(short)
-                if len(short) < max(1, len(batch.batch.points)):
-                    yield line
-
-    def _line(self, workers: WorkerPools, batch: PlannedBatch) -> tuple[dict[str, Any], tuple[Point, ...]]:
-        """The line of a batch, without the points that found no room; and those."""
-        told, short = batch.told(self._file), []
-
-        def measured(done: CaseEntries) -> None:
-            if not batch.case.skip:
-                self._measure(workers, batch, done)
-                short.extend(_taken_out(batch, told, done.entries[batch.case.name]))
-            arms = done.entries[batch.case.name]["arms"]
-            arms.update(batch.untimed(arms))
-
-        line = self._session.line(self._file.operator, [batch.case], self._file.rung, measured, sweep=told)
-        return line, tuple(short)
-
-    def _measure(self, workers: WorkerPools, batch: PlannedBatch, done: CaseEntries) -> None:
-        name, rung, index = self._file.operator, self._file.rung, batch.index
-        run = self._session.case_run(workers, name, batch.case, rung, f"/{index}", keep_inputs=self._world == 1)
-        words = f"{name} {batch.case.name} rung {rung} batch {index + 1} of {len(self._file.batches)}"
-        run.say = self._progress.telling(words)
-        done.add(run)
-        done.warnings += self._session.learn(workers)
+    return session.line(name, [case], rung, measured, sweep=batch.sweep_field(file))
 
 
-def _taken_out(batch: PlannedBatch, told: dict[str, Any], entry: dict[str, Any]) -> Iterator[Point]:
-    """The points that found no room beside the others, taken out of the entry and of what is told."""
-    points = batch.batch.points
-    for point in points if len(points) > 1 else ():
-        arm = entry["arms"][batch.key(point)]
-        if arm["status"] in (Status.ERROR, Status.UNSUPPORTED) and any(words in arm["why"] for words in NO_ROOM):
-            del entry["arms"][batch.key(point)]
-            told["points"].pop(point.id, None)
-            yield point
-
-
-# What a sweep could try of kernels, asked of a checkout in a process of its own; needs no GPU where --arch is given.
+# What a sweep could try of a kernel, asked of a checkout in a process of its own; needs no GPU where --arch is given.
 #
 # python -m benchmarks candidates --kernel gemm --case 'n4096_k4096_*' --arch gfx942 --json
 
 
-@dataclasses.dataclass(frozen=True)
-class CandidateRequest:
-    """Which cases (shell patterns) and backends of kernels; empty means all.  arch: None for the first device here."""
+def ask_candidates(
+    checkout: Checkout,
+    kernel: str,
+    cases: Sequence[str] = (),
+    backends: Sequence[str] = (),
+    arch: str | None = None,
+    compute_units: int | None = None,
+) -> dict[str, Any]:
+    """{"kernel", "arch", "compute_units", "devices", "entries"}, see benchmarks.worker.declare.
 
-    kernels: Sequence[str]
-    cases: Sequence[str] = ()
-    backends: Sequence[str] = ()
-    arch: str | None = None
-    compute_units: int | None = None
-
-
-def ask_candidates(checkout: Checkout, wanted: CandidateRequest) -> dict[str, Any]:
-    """{"kernels", "arch", "compute_units", "devices", "entries"}, see benchmarks.worker.declare.
-
+    cases: shell patterns, as backends () for all.  arch: None for the first device here.
     devices: how many GPUs are here, None where there are none or an architecture is asked for.
-
     UsageError for a kernel, case, backend or architecture that does not exist.
     """
     known = ("cpu", *dict.fromkeys(device.arch for device in hardware.DEVICES))
-    if wanted.arch and wanted.arch not in known:
-        raise UsageError(f"architecture {wanted.arch!r} is not known; known: {', '.join(known)}")
-    refuse_unknown(wanted.kernels, [checkout])
-    directory = make_directories()
+    if arch and arch not in known:
+        raise UsageError(f"architecture {arch!r} is not known; known: {', '.join(known)}")
+    refuse_unknown([kernel], [checkout])
+    directory, devices = make_directories(), None
     try:
         with started("candidates", checkout.python, checkout.path, 1, directory) as pool:
-            return _answer(pool, wanted)
+            if not arch:
+                [seen] = pool.ask("looking for devices", START_S, "probe")
+                device = (seen["devices"] or [{"arch": "cpu", "compute_units": None}])[0]
+                arch, compute_units = device["arch"], compute_units or device["compute_units"]
+                devices = len(seen["devices"]) or None
+            place = {"arch": arch, "compute_units": compute_units}
+            which = {"kernel": kernel, "cases": list(cases), "backends": list(backends), "place": place}
+            [entries] = pool.ask("listing candidates", START_S, "candidates", **which)
     except StepFailed as error:
         raise UsageError(error.failure.why) from error
     except PoolDied as error:
         raise CheckoutError(f"{checkout.path}: {error.failure.why}\n{error.failure.detail}") from error
     finally:
         remove_directories(directory)
-
-
-def _answer(pool: WorkerPool, wanted: CandidateRequest) -> dict[str, Any]:
-    place, devices = {"arch": wanted.arch, "compute_units": wanted.compute_units}, None
-    if not wanted.arch:
-        [seen] = pool.ask("looking for devices", START_S, "probe")
-        device = (seen["devices"] or [{"arch": "cpu", "compute_units": None}])[0]
-        place = {"arch": device["arch"], "compute_units": wanted.compute_units or device["compute_units"]}
-        devices = len(seen["devices"]) or None
-    which = {"cases": list(wanted.cases), "backends": list(wanted.backends), "place": place}
-    entries = list[dict[str, Any]]()
-    for kernel in wanted.kernels:
-        entries += pool.ask("listing candidates", START_S, "candidates", kernel=kernel, **which)[0]
-    return {"kernels": list(wanted.kernels), **place, "devices": devices, "entries": entries}
+    return {"kernel": kernel, **place, "devices": devices, "entries": entries}

@@ -56,7 +56,7 @@ ROLES = ("base", "head")
 SHORTEST_S, LONGEST_S = 1e-9, 3600.0
 """Seconds of one call: no clock resolves less than 1 ns, and no call of a benchmark takes more than an hour."""
 
-REGIMES = points.REGIMES
+REGIMES = ("spaced", "sustained")
 """A line without a regime is of the first: there was no other before."""
 
 EARLIEST_MS, LATEST_MS = 0, 4_102_444_800_000

@@ -64,11 +64,11 @@ def arms_of(line: dict) -> dict[str, dict]:
 def test_a_run_that_is_killed_goes_on_and_every_fault_costs_its_point(tree, tmp_path, toy_log):
     good, slow = [point("one", tile=t) for t in (1, 2)], point("one", tile=3, fault="slow")
     bad = {fault: point("one", fault=fault) for fault in ("wrong", "dies", "hangs", "unsupported")}
-    unknown, crowded = point("one", tyle=1), [point("two", tile=t, fault="crowded") for t in range(4)]
+    unknown = point("one", tyle=1)
     batches = (
         Batch("one", "ours", (*good, Point("one", "library"))),
         Batch("one", "ours", (slow, *bad.values(), unknown)),
-        Batch("two", "library", tuple(crowded)),
+        Batch("two", "library", (point("two", tile=1),)),
         Batch("crowd", "ours", (point("crowd", tile=1),)),
     )
     points, out = asked(tmp_path, 0, *batches), tmp_path / "trials.jsonl"
@@ -93,7 +93,7 @@ def test_a_run_that_is_killed_goes_on_and_every_fault_costs_its_point(tree, tmp_
 
     done = run(tree, points, out)
     assert done.returncode == 1, done.stderr
-    _, second, *of_two, skipped = lines_of(out)
+    _, second, of_two, skipped = lines_of(out)
     arms = arms_of(second)
     assert {fault: arms[one.label]["status"] for fault, one in bad.items()} == {
         "wrong": "wrong", "dies": "crash", "hangs": "hang", "unsupported": "unsupported"
@@ -103,9 +103,7 @@ def test_a_run_that_is_killed_goes_on_and_every_fault_costs_its_point(tree, tmp_
     assert arms[slow.label]["status"] == arms["ours"]["status"] == "ok"
     built = collections.Counter(text for text in toy_log.read_text().splitlines() if " built one " in text)
     assert [built[f"tree built one {tile} sound"] for tile in (1, 2)] == [1, 1], "finished points are not built again"
-    found = {label: arm["status"] for line in of_two for label, arm in arms_of(line).items()}
-    assert found == {"library": "ok"} | {one.label: "ok" for one in crowded}, "beside fewer, every point finds room"
-    assert len(of_two) > 1
+    assert {arm["status"] for arm in arms_of(of_two).values()} == {"ok"}
     assert {arm["status"] for arm in arms_of(skipped).values()} == {"skipped"}
 
     again = run(tree, points, out)
@@ -172,36 +170,12 @@ def test_the_command_prints_json_and_refuses_an_unknown_architecture(toy_tree):
     done = subprocess.run([*command, "--backend", "ours", "--case", "o*"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert (told["kernels"], told["arch"]) == (["swept"], "cpu")
+    assert (told["kernel"], told["arch"]) == ("swept", "cpu")
     [entry] = told["entries"]
     assert (entry["config"], entry["candidates"]) == ({"tile": 16, "fault": ""}, [])
     wrong = subprocess.run([*command, "--arch", "gfx1"], cwd=ROOT, capture_output=True, text=True)
     assert wrong.returncode == 3
     assert "architecture 'gfx1' is not known; known: cpu, gfx942" in wrong.stderr
-
-
-def _commands(*lines: list[str]) -> list[str]:
-    """What one program says that runs these commands, on stderr."""
-    text = "".join(f"{json.dumps(line)}\n" for line in lines)
-    command = [sys.executable, "-m", "benchmarks", "commands"]
-    done = subprocess.run(command, cwd=ROOT, input=text, capture_output=True, text=True, check=False)
-    return done.stderr.splitlines()
-
-
-@pytest.mark.slow
-def test_one_program_answers_for_several_kernels_and_goes_on_after_a_refusal(tmp_path):
-    asked = ["benchmarks", "candidates", "--arch", "gfx942", "--case", "w2_fp16_2MB"]
-    files = [tmp_path / "one.json", tmp_path / "two.json"]
-    said = _commands(
-        [*asked, "--kernel", "all_gather", "--out", str(files[0])],
-        [*asked, "--kernel", "no_such", "--out", str(tmp_path / "none.json")],
-        [*asked, "--kernel", "all_gather", "--kernel", "reduce_scatter", "--out", str(files[1])],
-    )
-    assert [line for line in said if "ended" in line] == ['{"ended": 0}', '{"ended": 3}', '{"ended": 0}']
-    one, two = (json.loads(file.read_text()) for file in files)
-    assert two["kernels"] == ["all_gather", "reduce_scatter"]
-    assert {entry["kernel"] for entry in two["entries"]} == {"all_gather", "reduce_scatter"}
-    assert [entry for entry in two["entries"] if entry["kernel"] == "all_gather"] == one["entries"]
 
 
 @pytest.mark.slow
