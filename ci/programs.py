@@ -15,6 +15,7 @@ from rich.console import Console
 from benchmarks.programs.reader import Program, ReaderError, declared, tables
 from benchmarks.reach.operators import NO_CODE
 from benchmarks.shapes import Json, Unfit, built, one_of
+from ci.git.checkout import keep_built
 from ci.git.command import git
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import NOTHING, USAGE, MeasureError, MeasurePlan, follow, machine_kind, of_checkout, options, program
@@ -74,6 +75,9 @@ class ProgramRequest:
             rounds=plan.rounds or PROGRAM_ROUNDS, trials=plan.trials or 1, deadline=plan.deadline_s or DEADLINE_S
         )
         ended = follow(argv, console, f"building {self.name}", echo=False, told=told)
+        for side in checkouts if self.program.build else ():
+            if not side.dirty:
+                keep_built(side.path)
         if ended.code == USAGE or ended.code < 0 or (ended.code == NOTHING and not out.exists()):
             raise MeasureError("\n".join(ended.said[-12:]) if ended.code >= 0 else f"{ended.how}: {ended.last}")
         return ended.code

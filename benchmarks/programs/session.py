@@ -40,8 +40,13 @@ SHOWN_OUTPUT = 1500
 PROGRESS_S = 2.0
 """Between two looks at what a build has printed."""
 
-ERROR = re.compile(r"(?:fatal )?error\s*:|^CMake Error|undefined reference|^ld: ")
-"""In a line of a compiler, a linker or CMake that says what is wrong."""
+ERRORS = (
+    re.compile(r"[:(]\d+[:)].*\berror\b"),
+    re.compile(r"^CMake Error|undefined reference|^ld: |^ninja: error|\*\*\* No rule"),
+    re.compile(r"(?i)\berror\s*:"),
+)
+"""In a line of a build that says what is wrong, the most telling first: of a compiler, of a linker or CMake, of others
+(pip begins with "error: subprocess-exited-with-error")."""
 
 STATUS = {"wrong": Status.WRONG, "failed": Status.ERROR, "skipped": Status.UNSUPPORTED}
 """Of an arm whose row says so."""
@@ -53,8 +58,11 @@ def last_of(lines: Sequence[str]) -> str:
 
 
 def error_in(lines: Sequence[str]) -> str:
-    """The first error of a compiler, else the last line: what processes build together ends in a line of its tool."""
-    return next((line for line in lines if ERROR.search(line)), last_of(lines))
+    """The first error that a compiler names, else the last line: what processes build together ends in a line of its
+    tool.
+    """
+    telling = (line for pattern in ERRORS for line in lines if pattern.search(line))
+    return next(telling, last_of(lines))
 
 
 class NothingToRun(Exception):
@@ -115,7 +123,7 @@ class ProgramSession(Session):
     def _build(self, checkout: Checkout) -> ProgramRun | None:
         """Build a side, unless it is built already; the failure, None if there is none."""
         stamp = self._kept / f"{hashlib.sha256(str(checkout.path).encode()).hexdigest()[:16]}.json"
-        key = [checkout.commit, self.program.build, _submodules(checkout.path)]
+        key = [checkout.commit, self.program.build, _submodules(checkout.path), _made_at(checkout.path)]
         if not self.program.build or (not checkout.dirty and checkout.commit and _content(stamp) == key):
             return None
         doing = f"building {checkout.role}"
@@ -340,6 +348,12 @@ def _content(stamp: Path) -> object:
         return json.loads(stamp.read_text())
     except (OSError, ValueError):
         return None
+
+
+def _made_at(folder: Path) -> int:
+    """When a worktree was made, in ns: one that was made anew has nothing of what was built in the one before it."""
+    link = folder / ".git"
+    return link.stat().st_ctime_ns if link.is_file() else 0
 
 
 def _submodules(folder: Path) -> str:

@@ -58,6 +58,13 @@ def check_out(clone: Path, folder: Path, commit: str, *, in_place: bool = False)
             _state(folder).write_text(json.dumps({"prepare": command, "status": git(folder, "status", "--porcelain")}))
 
 
+def keep_built(folder: Path) -> None:
+    """Have a checkout count as unchanged with what was built in it, though the project's git does not ignore that."""
+    if is_worktree(folder):
+        made = {**_made_with(folder), "status": git(folder, "status", "--porcelain")}
+        _state(folder).write_text(json.dumps(made))
+
+
 def _add_worktree(clone: Path, folder: Path, commit: str) -> None:
     git(clone, "worktree", "add", "--force", "--detach", "--quiet", str(folder), commit, env=NO_HOOKS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,23 @@ def test_check_runs_the_programs_that_a_change_can_reach(clone: Path) -> None:
     assert (replayed.exit_code, "2 SLOWER" in said(replayed)) == (1, True), said(replayed)
     crashes = commit(clone, "crash", **{"bench.py": "import os; os.abort()"})
     assert ridgeline("check", "--base", crashes, "--all-cases").exit_code == 2, "neither side can be run"
+
+
+@pytest.mark.slow
+def test_a_build_that_git_does_not_ignore_is_kept_and_made_again_with_its_checkout(clone: Path) -> None:
+    settings = SETTINGS.format(factor=1).replace(
+        "build = ", 'paths = ["bench.py"]\nbuild = "echo built >> made.txt; " + '
+    )
+    settings = settings.replace('"echo built >> made.txt; " + "', '"echo built >> made.txt; ')
+    base = commit(clone, "build", **{"ridgeline.toml": settings})
+    commit(clone, "same", **{"bench.py": f"# again\n{BENCH}"})
+    for _ in range(2):
+        assert ridgeline("ab", base, "HEAD", "--program", "bench").exit_code == 0
+    made = [tree / "made.txt" for tree in (clone / ".ridgeline" / "trees").iterdir() if tree.is_dir()]
+    assert [path.read_text() for path in made] == ["built\n"] * 2, "once a commit"
+    shutil.rmtree(made[0].parent)
+    assert ridgeline("ab", base, "HEAD", "--program", "bench").exit_code == 0
+    assert made[0].read_text() == "built\n", "it was made anew"
 
 
 def test_what_needs_a_gpu_is_named_and_not_run_without_one(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:

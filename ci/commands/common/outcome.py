@@ -102,7 +102,7 @@ def finish(
     if given.record:
         keep_causes(causes, checkouts, plan, trials, given.results)
     made = report_of(outcome.judgement, trials, checkouts)
-    made = dataclasses.replace(made, explanations=causes, again=again() if made.programs else "")
+    made = dataclasses.replace(made, explanations=causes, again=again(out=None) if made.programs else "")
     if given.as_json:
         spent = clock.spent(trials)
         document = with_rejected(to_json(outcome.judgement), outcome.file.rejected)

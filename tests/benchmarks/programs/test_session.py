@@ -83,7 +83,8 @@ def test_a_build_is_made_once_a_commit_and_its_failure_has_its_last_words(tmp_pa
 
 
 def test_a_build_that_fails_is_told_by_the_first_error_of_its_compiler(tmp_path: Path) -> None:
-    build = "test ! -e broken || { echo x.cu:7: error: no such thing >&2; echo make: Error 2 >&2; exit 2; }"
+    said = "echo error: pip gives up; echo x.cu:7: error: no such thing >&2; echo make: Error 2 >&2"
+    build = f"test ! -e broken || {{ {said}; exit 2; }}"
     (tmp_path / "head").mkdir()
     (tmp_path / "head" / "broken").touch()
     _, [line] = measured(tmp_path, TABLE, TABLE, build=build)
