@@ -103,6 +103,10 @@ def adopt(given: Given) -> int:
 
     Exit codes: 0 pass, 1 regression, 2 no verdict (also: the script times nothing), 3 the script cannot be run.
     """
+    if given.arches and (given.ranks or 1) > 1:
+        raise click.UsageError(
+            "--arch executes one process a side: leave out --ranks, or `emulate` the operator's cases"
+        )
     if not given.dry_run and not given.arches:
         wait_for_turn()
     # The folder of the script, or the nearest one above it that is there: the script may be in one commit only.

@@ -23,6 +23,7 @@ FACTS = {
     "inputs": [],
     "outputs": [],
     "changed": [],
+    "prepared": False,
     "repeats": True,
     "bits": "",
     "held": "",
