@@ -39,22 +39,16 @@ def search(
 
 
 def replayed(
-    places: Sequence[RowPlace],
-    known: axes.Labels,
-    rules: SearchRules,
-    outcomes: Sequence[TrialOutcome],
-    *,
-    whole: bool = False,
+    places: Sequence[RowPlace], known: axes.Labels, rules: SearchRules, outcomes: Sequence[TrialOutcome]
 ) -> list[SearchState]:
     """The states that outcomes lead to one by one, up to the answer or the end; before the first one if there is none.
 
-    whole: all of them, past an answer: they are no search, and their order says nothing.
     Raises BisectError where an end cannot be measured.
     """
     states: list[SearchState] = []
-    for count in range(1, (len(outcomes) if whole else min(len(outcomes), rules.most)) + 1):
+    for count in range(1, min(len(outcomes), rules.most) + 1):
         states.append(state_of(places, known, rules, outcomes[:count]))
-        if states[-1].answer and not whole:
+        if states[-1].answer:
             break
     return states or [state_of(places, known, rules, [])]
 

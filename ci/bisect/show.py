@@ -85,8 +85,7 @@ def result(state: SearchState, places: Sequence[RowPlace], what: str, onward: st
 
 def answer(state: SearchState, places: Sequence[RowPlace], what: str, onward: str) -> str:
     """The result in a sentence or two.  onward: what to do where there is none."""
-    of_records = what == "driver"
-    after = f"after {plural(state.trials, 'record' if of_records else 'trial')}"
+    after = f"after {plural(state.trials, 'trial')}"
     found = state.answer
     if found is None:
         return f"not decided {after}: {set_size(state, what)}; {onward}"

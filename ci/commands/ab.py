@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ci import programs
-from ci.commands.common.measuring import TIMINGS, VerbClock, scratch, two_checkouts
+from ci.commands.common.measuring import VerbClock, scratch, two_checkouts
 from ci.commands.common.outcome import WHY, check_recordable, compared, finish, shown
 from ci.git.repository import Repository
 from ci.judging import policy
@@ -52,7 +52,6 @@ EXAMPLES = """ridgeline ab main my-branch --kernel gemm
 @TIMED
 @BUDGET
 @ALL_CASES
-@TIMINGS
 @option("--replay", "Judge recorded trials; measures nothing.", ANY)
 @option("--env-base PYTHON", "Python of the base (another Triton or ROCm).", heading=RARE)
 @option("--env-head PYTHON", "Python of the head.", heading=RARE)
@@ -101,7 +100,7 @@ def ab(given: Given) -> int:
     else:
         outcome = compared(checkouts, planned, rules, file, given.all_cases)
     code = finish(outcome, checkouts, planned, rules, file, repository.root, given, clock)
-    clock.say(outcome.file.trials, given.timings, to_stderr=given.as_json)
+    clock.say(outcome.file.trials, to_stderr=given.as_json)
     return code
 
 

@@ -82,18 +82,15 @@ cases took 4.3 s on an H200 (2026-11-22); here the program and its fork server a
 LEAST = 1e-4
 """Smallest step that can be asked for: a trial of 40 rounds repeats to 0.1 % at best, so that less takes hundreds."""
 
-ONWARD = ("it takes more trials than the file has", "it takes more records of these drivers")
-"""What to do about a search that is not decided: of a recording, of records."""
+ONWARD = "it takes more trials than the file has"
+"""What to do about a recorded search that is not decided."""
 
-AXES = ("commits", "knob", "triton", "env", "driver")
-
-DRIVER = AXES[-1]
+AXES = ("commits", "knob", "triton", "env")
 
 EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
   ridgeline bisect --event 3f2a
   ridgeline bisect --axis knob num_warps=4,8 num_stages=2,3 --case gemm/n4096_k14336_m64_fp16
-  ridgeline bisect --axis triton env36/bin/python env37/bin/python env38/bin/python --case gemm/n4096_k14336_m64_fp16
-  ridgeline bisect --axis driver --case gemm/n4096_k14336_m64_fp16"""
+  ridgeline bisect --axis triton env36/bin/python env37/bin/python env38/bin/python --case gemm/n4096_k14336_m64_fp16"""
 
 
 @verb(EXAMPLES)
@@ -123,14 +120,14 @@ def bisect(given: Given) -> int:
     be measured are left out, and the answer is then a range.  Several cases count together, by the geometric mean of
     their ratios.  The same command goes on where it was interrupted.
 
-    --axis knob: NAME=GOOD,BAD for each knob, changed in this order; triton, env: Pythons in order, the good one first;
-    driver: the drivers in the records of --results (or those that are named, the good one first), nothing is measured.
+    --axis knob: NAME=GOOD,BAD for each knob, changed in this order; triton, env: Pythons in order, the good one
+    first.
 
     Exit code 0: answered (found, or there is no step); 2: the trials did not suffice; 3: usage or infrastructure.
     1 is not used: a search that finds a regression did its work.
     """
-    recording, driver = given.recording, given.axis == DRIVER
-    if not (recording or given.dry_run or driver):
+    recording = given.recording
+    if not (recording or given.dry_run):
         wait_for_turn()
     ratio: float | None = None
     ends, planned = given.ends, _planned(given)
@@ -149,14 +146,12 @@ def bisect(given: Given) -> int:
         raise click.UsageError(
             "say what became slower: --case KERNEL/CASE, --kernel NAME, --program NAME, or --event ID"
         )
-    elif driver:
-        recorded, what = outcomes.of_records(given.results, planned, ends), DRIVER
     else:
         row = _axis(given.axis, ends, planned, given.arches, request)
         recorded, what = outcomes.of_axis(recording, row) if recording else None, row.what
     if recorded:
         known = row.known if row else [None] * len(recorded.places)
-        rules = lead(recorded.kind, apart=what == DRIVER)
+        rules = lead(recorded.kind)
         last = print_result(recorded.places, known, rules, recorded.outcomes, what, given.as_json)
         return PASS if last.answer else NO_VERDICT
     assert row
@@ -217,10 +212,8 @@ def _program(given: Given, planned: MeasurePlan) -> ProgramRequest | None:
         return None
     if set(planned.kernels) - {name}:
         raise click.UsageError(f"--kernel {planned.kernels[0]} is no case of the program {name}")
-    if given.arches or given.axis not in (AXES[0], DRIVER):
-        raise click.UsageError(
-            f"a program is searched along commits, or drivers: leave out --arch, --axis {given.axis}"
-        )
+    if given.arches or given.axis != AXES[0]:
+        raise click.UsageError(f"a program is searched along commits: leave out --arch, --axis {given.axis}")
     programs.refuse_choices(vars(given), but=("cases", "backends"))
     return programs.declared_program(settings, name)
 
@@ -276,12 +269,9 @@ def _planned(given: Given) -> MeasurePlan:
     return with_rounds(plan(given, cases=cases, **unique))
 
 
-def _rules(
-    rules: policy.Policy, kernels: Sequence[str], most: int, smallest: float | None, kind: str, *, apart: bool = False
-) -> SearchRules:
-    """By the policy for this kind of machine.  apart: what is compared was recorded apart, not in the same trial."""
+def _rules(rules: policy.Policy, kernels: Sequence[str], most: int, smallest: float | None, kind: str) -> SearchRules:
+    """By the policy for this kind of machine."""
     settings = rules.settings(kernels[0] if len(kernels) == 1 else "", kind)
-    settings = settings.recorded_apart() if apart else settings
     return SearchRules(smallest or max(settings.smallest_effect, LEAST), NOISE * settings.trial_noise, most)
 
 
@@ -346,8 +336,8 @@ def print_result(
     file: Path | None = None,
 ) -> SearchState:
     """Print what the trials come to in their order; the last state.  file: of a search that more trials go on with."""
-    states = replayed(places, known, rules, outcomes, whole=what == DRIVER)
-    onward = ONWARD[what == DRIVER] if file is None else f"`{again(trials=2 * rules.most)}` goes on"
+    states = replayed(places, known, rules, outcomes)
+    onward = ONWARD if file is None else f"`{again(trials=2 * rules.most)}` goes on"
     if as_json:
         print_json(show.document(states, places, what))
     else:

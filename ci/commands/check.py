@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from ci import programs
-from ci.commands.common.measuring import TIMINGS, VerbClock, has_packages, scratch, with_changed_rows
+from ci.commands.common.measuring import VerbClock, has_packages, scratch, with_changed_rows
 from ci.commands.common.outcome import WHY, check_recordable, compared, finish
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan, machine_kind, measure
@@ -55,7 +55,6 @@ NO_MAIN = (
 @option("--base REV", "Compare with this (default: where HEAD left the main branch, or HEAD^).")
 @BUDGET
 @ALL_CASES
-@TIMINGS
 @OUT
 @option(
     "--report",
@@ -110,7 +109,7 @@ def check(given: Given) -> int:
         outcome = _alone(head, planned, file, repository.is_shallow())
     code = finish(outcome, checkouts, planned, rules, outcome.file.path, repository.root, given, clock, report)
     click.echo(f"report: {report}.html, {report.name}.md, {report.name}.json", err=given.as_json)
-    clock.say(outcome.file.trials, given.timings, to_stderr=given.as_json)
+    clock.say(outcome.file.trials, to_stderr=given.as_json)
     return code
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from ci.commands.common.measuring import TIMINGS, VerbClock, one_checkout, scratch
+from ci.commands.common.measuring import VerbClock, one_checkout, scratch
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasurePlan, again, measure, options, query
@@ -37,7 +37,7 @@ from ci.options import (
 from ci.programs import declared_program, refuse_choices
 from ci.report import run_summary
 from ci.report.words import plain
-from ci.trials.file import Followed, measured_operators, missing, read
+from ci.trials.file import Followed, measured_operators, missing
 from kernels import project
 
 RANGE = "Of a range A..B"
@@ -53,13 +53,11 @@ RANGE = "Of a range A..B"
 @option("--trials", "Fresh-process trials.", click.IntRange(1, 1000), default=3)
 @option("--first-trial", "Number of the first trial.", click.IntRange(0, 1_000_000), default=0, heading=RARE)
 @flag("--resume", "Measure only the trials of this commit that --out lacks.")
-@TIMINGS
 @option("--program NAME", "A benchmark program of ridgeline.toml in place of operators.", heading=RARE)
 @SOURCE
 @OUT
 @RESULTS
 @DRY_RUN
-@option("--gpus", "With --dry-run: how long it takes on a node with N GPUs.", click.IntRange(1, 1024), heading=RARE)
 @option("--steps", "Most commits to measure, evenly.", click.IntRange(1), heading=RANGE)
 @option("--newest", "Only the newest N commits.", click.IntRange(1), heading=RANGE)
 @option("--since DATE", "Only commits of this date or later.", click.DateTime(["%Y-%m-%d"]), heading=RANGE)
@@ -80,8 +78,6 @@ def run(given: Given) -> int:
     for name in ("steps", "newest", "since", "minutes"):
         if getattr(given, name):
             raise click.UsageError(f"--{name} is for a range of commits; name one, such as ..HEAD")
-    if given.gpus and not given.dry_run:
-        raise click.UsageError("--gpus says how long it would take on another node; it needs --dry-run")
     if given.resume and out is None:
         raise click.UsageError("--resume needs the file to go on with: --out FILE")
     if given.knobs and out is None:
@@ -99,8 +95,6 @@ def run(given: Given) -> int:
         effort = f"{planned.tier} tier, {planned.trials} trials of {planned.rounds} rounds"
         recording = "" if out else f" and record it in {results}"
         click.echo(f"would measure {head.label} ({effort}) into {file}{recording}")
-        if given.gpus:
-            _say_effort(head, planned, results, given.gpus)
         return 0
     log = Followed(file)
     before = len(log.read().trials)
@@ -125,7 +119,7 @@ def run(given: Given) -> int:
         if new:
             onward = f"`ridgeline records add {shlex.quote(str(out))}` makes asv records of them"
             click.echo(f"{len(new)} trials in {out}; {onward}")
-    clock.say(new, given.timings)
+    clock.say(new)
     return code
 
 
@@ -166,22 +160,8 @@ def _resumed(head: LocalCheckout, planned: MeasurePlan, log: Followed) -> int:
     return max(codes)
 
 
-def _planned(head: LocalCheckout, planned: MeasurePlan, **more: int) -> dict[str, dict[str, int]]:
+def _planned(head: LocalCheckout, planned: MeasurePlan) -> dict[str, dict[str, int]]:
     """How many cases a run of this plan measures, by operator and number of ranks."""
-    chosen = options(tree=head.path, plan=planned.tier, **more, kernel=planned.kernels, case=planned.cases)
+    chosen = options(tree=head.path, plan=planned.tier, kernel=planned.kernels, case=planned.cases)
     found: dict[str, dict[str, int]] = query("list", *chosen)["planned"]
     return found
-
-
-def _say_effort(head: LocalCheckout, planned: MeasurePlan, results: Path, gpus: int) -> None:
-    """How long it will take, by what the records of GPUs took."""
-    from ci.records.store import notes_files
-    from ci.report import effort
-
-    counted = _planned(head, planned, gpus=gpus)
-    worlds = {name: {int(ranks): cases for ranks, cases in found.items()} for name, found in counted.items()}
-    files = notes_files(results)
-    known = effort.paces(trial for file in files for trial in read(file).trials)
-    efforts = effort.expected(worlds, known, planned.trials)
-    out_console().print(effort.table(efforts, gpus, planned.trials))
-    click.echo(effort.verdict(efforts))

@@ -254,8 +254,8 @@ def measured_here(out: Path, console: Console, program: OneProgram) -> MeasureCo
 
 def run(given: Given) -> int:
     """Measure a range and record it; with --out only write the trial file."""
-    if given.resume or given.commit or given.tree or given.gpus:
-        raise click.UsageError("--resume, --commit, --tree and --gpus are for one commit; leave them out")
+    if given.resume or given.commit or given.tree:
+        raise click.UsageError("--resume, --commit and --tree are for one commit; leave them out")
     repository, planned = Repository(Path.cwd()), with_rounds(plan(given))
     since_ms = int(given.since.replace(tzinfo=datetime.UTC).timestamp() * 1000) if given.since else None
     span = commits_of(repository, given.span, given.newest, since_ms, planned.kernels)
@@ -285,7 +285,7 @@ def run(given: Given) -> int:
         from ci.commands.common.outcome import print_recorded  # a node that only measures has no pandas
 
         print_recorded(store.record([read(file)], given.results))
-    clock.say(new, given.timings)
+    clock.say(new)
     return code or (0 if ranging.trials else NOTHING)
 
 

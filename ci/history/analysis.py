@@ -137,7 +137,6 @@ def analyse(
     ran in lock-step (ci.history.reading).  aside: commits that are no part of this history.
     """
     triage = triage or Triage()
-    frame = series.renamed(frame, triage.renamed)
     dates = {commit: date for commit, date in _dates(frame, code or ()).items() if commit not in aside}
     order = CommitOrder(dates, commits or {})
     tracks = series.tracks(frame, order.place)

@@ -218,21 +218,3 @@ def _first_seen(frame: pd.DataFrame, rows: Codes, place: Codes) -> IntArray:
     rank = np.empty(len(one), np.int64)
     rank[sorted(range(len(one)), key=lambda number: (oldest[number], names[number]))] = np.arange(len(one))
     return np.asarray(rank[pair])
-
-
-# Machines that go by another name now, where somebody said so.
-
-
-def renamed(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
-    """The frame with each machine under its newest name.  names: new name -> old name."""
-    newest = {old: new for new, old in names.items()}
-
-    def name_of(machine: str) -> str:
-        seen = {machine}
-        while (newer := newest.get(machine)) is not None and newer not in seen:
-            machine = newer
-            seen.add(machine)
-        return machine
-
-    machines = frame["machine"].astype(str)
-    return frame.assign(machine=machines.map({name: name_of(name) for name in machines.unique()})) if names else frame

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import difflib
-import json
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from benchmarks.shapes import Unfit, form, items, one_of, record, table, that, whole
+import tomlkit
+
+from benchmarks.shapes import Unfit, built, form, that, whole
 from ci.history.types import CommitFacts, Direction, EventState, HistoryEvent
 from ci.whole_files import replace
 
@@ -24,17 +25,14 @@ HEADER = """\
 # accepted on their pull request (`/ridgeline accept CASE REASON`).
 """
 
-STATES = ("open", "acknowledged", "accepted")
-"""What a person may decide; that the old level is back is read off the records.  acknowledged: open, with an owner."""
-
-KINDS = ("kernel", "library", "code", "machine", "configuration")
-"""What an entry may name; files of before 2026-11-28 have the last two, whose events no longer exist."""
-
 TEXTS = ("kind", "direction", "machine", "kernel", "first_bad", "owner", "reason", "link")
 LONGEST = 2000
 """Characters of a text."""
 
-_ID = re.compile(r"[0-9a-f]{10}")
+Text = Annotated[
+    str, that(lambda v: isinstance(v, str) and len(v) <= LONGEST, f"a text of at most {LONGEST} characters")
+]
+Day = Annotated[datetime.date, that(lambda v: type(v) is datetime.date, "a day, such as 2026-11-22")]
 
 
 class TriageError(Exception):
@@ -43,22 +41,23 @@ class TriageError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class TriageEntry:
-    """A decision.  kind, direction, machine, kernel, first_bad: where its event is, so that it is found if it moves.
+    """A decision; that the old level is back is read off the records.  acknowledged: open, with an owner.
 
-    kernel: "" in files of before 2026-11-28.
+    kind, direction, machine, kernel, first_bad: where its event is, so that it is found if it moves.  Files of before
+    2026-11-28 have no kernel, and two kinds whose events no longer exist.
     """
 
-    id: str
-    state: str
-    date: datetime.date
-    kind: str = ""
-    direction: str = ""
-    machine: str = ""
-    kernel: str = ""
-    first_bad: str = ""
-    owner: str = ""
-    reason: str = ""
-    link: str = ""
+    id: Annotated[str, form(re.compile("[0-9a-f]{10}"), "10 hex digits; `ridgeline events` lists them")]
+    state: Literal["open", "acknowledged", "accepted"]
+    date: Day
+    kind: Literal["", "kernel", "library", "code", "machine", "configuration"] = ""
+    direction: Literal["", "slower", "faster"] = ""
+    machine: Text = ""
+    kernel: Text = ""
+    first_bad: Text = ""
+    owner: Text = ""
+    reason: Text = ""
+    link: Text = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,30 +67,23 @@ class InAdvance:
     case: as a report names it, "gemm/triton/qkv_m64".  by: who accepted it.
     """
 
-    case: str
-    pull_request: int
-    date: datetime.date
-    by: str
-    reason: str
-    link: str = ""
+    case: Text
+    pull_request: Annotated[int, whole(1)]
+    date: Day
+    by: Text
+    reason: Text
+    link: Text = ""
 
     def dumps(self) -> str:
         """Its lines in the file."""
-        texts = [f"{name} = {_quoted(getattr(self, name))}" for name in ("by", "reason", "link") if getattr(self, name)]
-        place = [
-            f"case = {_quoted(self.case)}",
-            f"pull_request = {self.pull_request}",
-            f"date = {self.date.isoformat()}",
-        ]
-        return "\n".join(["[[accepted]]", *place, *texts, ""])
+        return tomlkit.dumps({"accepted": [_written(self)]})
 
 
 @dataclasses.dataclass(frozen=True)
 class Triage:
-    """All decisions by event, machines that were renamed (new name -> old name), what was accepted in advance."""
+    """All decisions by event, and what was accepted in advance."""
 
     entries: Mapping[str, TriageEntry] = dataclasses.field(default_factory=dict)
-    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     advance: tuple[InAdvance, ...] = ()
 
     def applied(
@@ -139,35 +131,52 @@ class Triage:
         return dataclasses.replace(self, entries={k: v for k, v in self.entries.items() if k != event_id})
 
 
+@dataclasses.dataclass(frozen=True)
+class TriageFile:
+    """The tables of the file."""
+
+    event: Mapping[str, TriageEntry] = dataclasses.field(default_factory=dict)
+    accepted: tuple[InAdvance, ...] = ()
+
+
 def load(path: Path = DEFAULT_FILE) -> Triage:
     """The decisions in the file, none where there is no file.  Raises TriageError if it cannot be read."""
     if not path.exists():
         return Triage()
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
+        if isinstance(entries := data.get("event"), dict):
+            data["event"] = {name: {"id": name, **entry} for name, entry in entries.items()}
+        file = built(TriageFile, data, closed=True)
     except OSError as error:
         raise TriageError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         conflict = "; settle the merge conflict in it" if b"<<<<<<<" in path.read_bytes() else ""
         raise TriageError(f"{path}: not TOML: {error}{conflict}") from None
-    return _parsed(data, str(path))
+    except (Unfit, TypeError) as error:
+        raise TriageError(f"{path}: {error}") from None
+    return Triage(file.event, file.accepted)
 
 
 def save(triage: Triage, path: Path) -> None:
     """Write the file, sorted: the same decisions give the same bytes."""
-    replace(path, dumps(triage))
+    entries = {name: _written(triage.entries[name]) for name in sorted(triage.entries)}
+    for entry in entries.values():
+        del entry["id"]
+    in_order = sorted(triage.advance, key=lambda accepted: (accepted.pull_request, accepted.case))
+    events = tomlkit.dumps({"event": entries}) if entries else ""
+    replace(path, "\n".join(filter(None, [HEADER, events, *(accepted.dumps() for accepted in in_order)])))
 
 
-def dumps(triage: Triage) -> str:
-    """The text of the file."""
-    blocks = [HEADER]
-    if triage.renamed:
-        names = (f"{_quoted(new)} = {_quoted(old)}" for new, old in sorted(triage.renamed.items()))
-        blocks.append("\n".join(["[renamed]", *names, ""]))
-    blocks += [_block(triage.entries[name]) for name in sorted(triage.entries)]
-    return "\n".join(
-        [*blocks, *(one.dumps() for one in sorted(triage.advance, key=lambda one: (one.pull_request, one.case)))]
-    )
+def _written(decision: TriageEntry | InAdvance) -> dict[str, object]:
+    """What is not left at its default; half a character, which no file can hold, as a question mark."""
+    values = {
+        field.name: getattr(decision, field.name)
+        for field in dataclasses.fields(decision)
+        if getattr(decision, field.name) != field.default
+    }
+    texts = {key: value.encode("utf-8", "replace").decode() for key, value in values.items() if isinstance(value, str)}
+    return {**values, **texts}
 
 
 def chosen(prefix: str, known: Iterable[str]) -> str:
@@ -177,59 +186,9 @@ def chosen(prefix: str, known: Iterable[str]) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise TriageError(f"{prefix!r} is the start of {len(fitting)} events: {_listed(fitting)}; give more of its id")
+        raise TriageError(
+            f"{prefix!r} is the start of {len(fitting)} events: {', '.join(fitting[:5])}; give more of it"
+        )
     near = difflib.get_close_matches(prefix.lower(), names, n=3, cutoff=0.4)
-    hint = f"the nearest: {_listed(near)}; " if near else ""
+    hint = f"the nearest: {', '.join(near)}; " if near else ""
     raise TriageError(f"no event has the id {prefix!r}; {hint}`ridgeline events` lists them")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-
-
-def _block(entry: TriageEntry) -> str:
-    lines = [f"[event.{entry.id}]", f"state = {_quoted(entry.state)}", f"date = {entry.date.isoformat()}"]
-    lines += [f"{name} = {_quoted(getattr(entry, name))}" for name in TEXTS if getattr(entry, name)]
-    return "\n".join([*lines, ""])
-
-
-def _quoted(text: str) -> str:
-    """A basic string of TOML: JSON's escapes are a part of TOML's, apart from those for half a character."""
-    whole = text.encode("utf-8", "replace").decode("utf-8")
-    return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007F")
-
-
-_TEXT = that(lambda v: isinstance(v, str) and len(v) <= LONGEST, f"a text of at most {LONGEST} characters")
-_DAY = that(lambda v: type(v) is datetime.date, "a day, such as 2026-11-22")
-_ENTRY = record(
-    {"state": one_of(*STATES), "date": _DAY},
-    {**dict.fromkeys(TEXTS, _TEXT), "kind": one_of(*KINDS), "direction": one_of(*Direction)},
-    closed=True,
-)
-_IN_ADVANCE = record(
-    {**dict.fromkeys(("case", "by", "reason"), _TEXT), "pull_request": whole(1), "date": _DAY},
-    {"link": _TEXT},
-    closed=True,
-)
-FILE = record(
-    {},
-    {
-        "event": table(form(_ID, "10 hex digits; `ridgeline events` lists them"), _ENTRY),
-        "renamed": table(_TEXT, that(lambda v: isinstance(v, str) and v, '"new name" = "old name"')),
-        "accepted": items(_IN_ADVANCE),
-    },
-    closed=True,
-)
-"""What the file may hold."""
-
-
-def _parsed(data: Mapping[str, Any], source: str) -> Triage:
-    renamed = data.get("renamed", {})
-    try:
-        FILE(data, "")
-        if same := [new for new, old in renamed.items() if new == old]:
-            raise Unfit(f"renamed.{same[0]}", same[0], '"new name" = "old name"')
-    except Unfit as error:
-        raise TriageError(f"{source}: {error}") from None
-    entries = {name: TriageEntry(name, **entry) for name, entry in data.get("event", {}).items()}
-    return Triage(entries, renamed, tuple(InAdvance(**one) for one in data.get("accepted", [])))

@@ -83,7 +83,7 @@ def _ratio(baseline: float | None, seconds: float) -> Text:
     return Text(f"{ratio:.3f}", "green" if ratio >= 1 else "yellow")
 
 
-# Where the seconds of a run went: a line always, a table where it is asked for.
+# Where the seconds of a run went, as a line.
 
 
 MEASURING = ("rounds", "whole calls")
@@ -91,43 +91,15 @@ MEASURING = ("rounds", "whole calls")
 
 AHEAD, JUDGING = "before the trials", "outside of measuring"
 
-ORDER = (
-    *("start", "inputs", "set-up", "first calls", "compiling", "checks", "warm-up"),
-    *(*MEASURING, "ran", "end", "between", AHEAD, JUDGING),
-)
-"""The order of a trial; phases that are not named here come last."""
-
-EXPLAINED = {
-    "start": "processes take their place, open their device, import the operator",
-    "inputs": "inputs and reference",
-    "set-up": "backends are set up, graphs captured",
-    "first calls": "first call of every arm, without compiling",
-    "compiling": "Triton compiles, or loads what it compiled before; waiting for what is compiled ahead",
-    "checks": "every output against the reference, before and after timing",
-    "warm-up": "samples that are not kept",
-    "rounds": "samples",
-    "whole calls": "single calls as the host sees them",
-    "ran": "which files of the repository the processes ran",
-    "end": "processes clean up and end",
-    "between": "the coordinator itself; processes are forked and reaped",
-    AHEAD: "importing torch, what the checkouts declare, the machine, and waiting for orders",
-    JUDGING: "starting the measuring program, judging, machine code, records, page",
-}
-
-
 SHOWN_S = 0.05
 """Shorter phases are not named in the sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunSeconds:
-    """Wall seconds of a command.  phases: of its trials, by name, with what lay before them and outside.
-
-    side_by_side: trials that were prepared at the same time, at most.
-    """
+    """Wall seconds of a command.  phases: of its trials, by name, with what lay before them and outside."""
 
     phases: dict[str, float]
-    side_by_side: int = 1
 
     @property
     def whole_s(self) -> float:
@@ -146,20 +118,6 @@ class RunSeconds:
         most = ", ".join(f"{name} {self.phases[name]:.1f} s" for name in rest[:3] if self.phases[name] >= SHOWN_S)
         measuring = f"measuring: {self.measuring_s:.1f} of {self.whole_s:.1f} s ({share:.0f} %)"
         return f"{measuring}; most of the rest: {most}" if most else measuring
-
-    def table(self) -> Table:
-        """A row for each phase, in the order of a trial."""
-        prepared = f"; {self.side_by_side} trials were prepared side by side, each was timed alone"
-        title = f"where the seconds went{prepared if self.side_by_side > 1 else ''}"
-        shown = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
-        shown.add_column("phase")
-        shown.add_column("s", justify="right")
-        shown.add_column("%", justify="right")
-        shown.add_column("what it is", style="dim")
-        for name, seconds in self.phases.items():
-            shown.add_row(name, f"{seconds:.1f}", f"{100 * seconds / self.whole_s:.0f}", EXPLAINED.get(name, ""))
-        shown.add_row("all", f"{self.whole_s:.1f}", "100", "")
-        return shown
 
     def as_json(self) -> dict[str, object]:
         """For machines."""
@@ -202,9 +160,7 @@ def seconds_of(trials: Sequence[Trial], whole_s: float | None = None) -> RunSeco
             phases[name] += seconds
     if whole_s is not None:
         phases[JUDGING] = max(0.0, whole_s - sum(phases.values()))
-    places = {name: place for place, name in enumerate(ORDER)}
-    ordered = sorted(phases, key=lambda name: places.get(name, len(places)))
-    return RunSeconds({name: phases[name] for name in ordered}, max(of_trial.side_by_side for of_trial in spent))
+    return RunSeconds(dict(phases))
 
 
 # ---- a bring-up: what passes, what is not here and why, and last what failed -----------------------------------------

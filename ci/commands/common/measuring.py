@@ -21,7 +21,7 @@ from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import TIERS, MeasureError, MeasurePlan, machine_kind, options, query
 from ci.isa.compiled import TARGETS
 from ci.isa.text import few
-from ci.options import RARE, Given, flag, out_console
+from ci.options import Given
 from ci.report.run_summary import RunSeconds, seconds_of
 from ci.trials.trial import Trial
 from kernels import project
@@ -94,9 +94,6 @@ def scratch(verb: str, checkout: LocalCheckout, root: Path | None = None) -> Pat
 # The wall clock of a verb that measures, and what it says of it at its end.
 
 
-TIMINGS = flag("--timings", "Show where the seconds went, phase by phase.", heading=RARE)
-
-
 class VerbClock:
     """Runs from the start of a verb."""
 
@@ -111,14 +108,9 @@ class VerbClock:
         own = [trial for trial in trials if trial.started_ms >= 1000 * (int(self._moment_s) - 1)]
         return seconds_of(own, time.monotonic() - self._begun)
 
-    def say(self, trials: Sequence[Trial], timings: bool, to_stderr: bool = False) -> None:
-        """One line; the table where it is asked for."""
-        found = self.spent(trials)
-        if found is None:
-            return
-        if timings and not to_stderr:
-            out_console().print(found.table())
-        else:
+    def say(self, trials: Sequence[Trial], to_stderr: bool = False) -> None:
+        """One line."""
+        if found := self.spent(trials):
             click.echo(found.sentence(), err=to_stderr)
 
 

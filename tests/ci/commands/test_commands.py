@@ -232,7 +232,6 @@ def test_a_verb_that_is_not_there_names_the_nearest(typed: str, said: str) -> No
         (f"verify --out {README}/c.jsonl", "cannot be written"),
         (f"check --report {README}/report", "cannot be written"),
         ("ab --trials 0", "is not in the range"),
-        ("run --gpus 8", "it needs --dry-run"),
         *(
             (f"{verb} --heap ipx", "'ipx' is not one of 'auto', 'torch', 'ipc'")
             for verb in ("run", "ab", "check", "verify")

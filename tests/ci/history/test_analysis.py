@@ -259,14 +259,6 @@ def test_a_commit_in_two_environments_counts_once() -> None:
     assert any("40 commits are recorded in several environments" in note for note in history.notes)
 
 
-def test_a_renamed_machine_goes_on() -> None:
-    new, old = "h200x1-00000002", "h200x1-00000001"
-    lines = pair(1, 30) + pair(1, 30, ours={0: 1.06}, machine=new, at=range(30, 60))
-    assert analyse(frame(lines), commits=facts(COUNT)).events == ()
-    (event,) = analyse(frame(lines), commits=facts(COUNT), triage=Triage(renamed={new: old})).events
-    assert (event.machine, event.first_bad.hash) == (new, commit(30))
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0, -1.0])
 def test_times_that_are_none_are_left_out(bad: float) -> None:
     values = noisy(1, COUNT)

@@ -101,9 +101,3 @@ def test_where_an_operator_was_measured_and_how_long_a_series_was_missing() -> N
     assert tracks.operator_places("h200x1-00000001", "gemm").tolist() == list(range(10))
     gaps = {key.case: tracks.longest_gap(n) for n, key in enumerate(tracks.keys) if key.backend == "triton"}
     assert gaps == {"small": 0, "seldom": 4}
-
-
-def test_a_renamed_machine_has_its_newest_name() -> None:
-    whole = frame([Line("gemm", "c", [1e-3], machine=name) for name in ("a", "b", "c", "other")])
-    found = series.renamed(whole, {"b": "a", "c": "b"})
-    assert sorted(found["machine"].unique()) == ["c", "other"]
