@@ -109,7 +109,7 @@ def compare(
     found = [
         _difference(sides, cases, policy, counted, absent)
         for sides, cases in pairs(base, head)
-        if _by_states(*sides, absent) is not Open.NOTHING
+        if _by_states(sides, absent) is not Open.NOTHING
     ]
     found += [_launched(*sides, cases, policy, absent) for sides, cases in launches(base, head)]
     differences = tuple(sorted(found, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
@@ -263,12 +263,7 @@ def _launched(
 def _compare_launches(
     base: ExecutedLaunch | None, head: ExecutedLaunch | None, policy: IsaPolicy, absent: tuple[Status, Status]
 ) -> Decided:
-    of_base, of_head = absent
-    of_base, of_head = (
-        LAUNCH_STATUS[base.status] if base else of_base,
-        LAUNCH_STATUS[head.status] if head else of_head,
-    )
-    decided = verdict_of_states(of_base, of_head)
+    decided = _by_states((base, head), absent, LAUNCH_STATUS)
     if decided is Open.TIMES and base and head:
         if base.at != head.at:
             return CodeVerdict.CHANGED, (CodeFinding("execute", f"executed in {head.at}, not {base.at}", judged=False),)
@@ -276,7 +271,7 @@ def _compare_launches(
         if not found:
             return CodeVerdict.SAME, ()
         return CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found
-    verdict = CodeVerdict.SAME if isinstance(decided, Open) else CodeVerdict(decided)
+    verdict = CodeVerdict.CANNOT_TELL if isinstance(decided, Open) else CodeVerdict(decided)
     named = (("", head), ("base ", base)) if head else ()
     failed = next(((side, one) for side, one in named if one and one.counts is None), None)
     if failed is None:
@@ -304,10 +299,12 @@ TEXT = {
 }
 
 
-def _by_states(base: CompiledEntry | None, head: CompiledEntry | None, absent: tuple[Status, Status]) -> Verdict | Open:
+def _by_states(
+    sides: Sides | LaunchSides, absent: tuple[Status, Status], words: Mapping[CompileStatus, Status] = STATUS
+) -> Verdict | Open:
     """What the states of both sides decide.  absent: why base, and head, lacks what it lacks."""
-    of_base, of_head = absent
-    return verdict_of_states(STATUS[base.status] if base else of_base, STATUS[head.status] if head else of_head)
+    each = zip(sides, absent, strict=True)
+    return verdict_of_states(*(words[one.status] if one else lacking for one, lacking in each))
 
 
 def _decide(
@@ -318,7 +315,7 @@ def _decide(
     absent: tuple[Status, Status],
 ) -> Decided:
     """The verdict on one configuration and what led to it.  absent: why base, and head, lacks what it lacks."""
-    decided = _by_states(base, head, absent)
+    decided = _by_states((base, head), absent)
     if decided is Open.TIMES and base and head:
         if base.emitted.hash == head.emitted.hash:
             return CodeVerdict.SAME, ()
