@@ -71,7 +71,7 @@ def show(report: Report, console: Console) -> None:
 
 def document(report: Report, console: Console) -> RenderableType:
     """The report as something rich can print."""
-    scale = _scale(report.moved() or report.judgement.cases)
+    scale = _scale([case for case in report.moved() if case.ratio] or report.judgement.cases)
     return Group(*(part for block in blocks_of(report) for part in _block(block, console, scale)))
 
 
