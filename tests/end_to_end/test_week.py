@@ -94,6 +94,7 @@ pytestmark = pytest.mark.slow
 # ---- what base lacks, and what head gave up --------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_generated_file_that_only_head_has(root: Path) -> None:
     imports = NAP.replace("import torch\n", "import torch\nimport made.version\n", 1)
     ignoring = {"perf/nap.py": imports, "made/__init__.py": "", ".gitignore": ".ridgeline/\nmade/version.py\n"}
@@ -126,6 +127,7 @@ def test_a_name_that_head_gave_up_hides_nothing(root: Path) -> None:
     assert ended("ab", "HEAD~2", "HEAD", says="rest/mine/first") == ("SLOWER", 1)
 
 
+@pytest.mark.nightly
 def test_a_deleted_case_of_another_tier_is_no_pass_until_the_settings_say_so(root: Path) -> None:
     commit(root, **{"perf/nap.py": NAP.replace(', Case("night", n=128, dtype="fp32")', "")})
     assert ended("check", says="head does not declare nap/night")[1] == 2
@@ -194,6 +196,7 @@ def test_the_clock_of_a_cpu_counts_beside_equal_machine_code(root: Path) -> None
     assert ended("check", says="machine code") == ("SLOWER", 1)
 
 
+@pytest.mark.nightly
 def test_a_fault_that_base_has_too_is_not_head_s(root: Path) -> None:
     wrong = NAP + TRITON.replace("inside = at < n", "inside = at < n - 1")
     commit(root, **{"perf/nap.py": wrong})

@@ -162,7 +162,7 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     torch._dynamo.reset()
 
 
-@pytest.mark.slow  # inductor compiles C++
+@pytest.mark.nightly  # inductor compiles C++
 def test_equal_functions_of_torch_compile_run_equal_code(compiled: Callable[[str, str], Any]) -> None:
     base, unseen = compiled("base", LIBRARY)
     assert not unseen

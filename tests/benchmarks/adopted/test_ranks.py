@@ -7,8 +7,8 @@ import pytest
 from benchmarks.adopted.ranks import disagreement, joint_end, joint_facts
 from benchmarks.adopted.survey import sets_variables
 from benchmarks.worker.scripts.ranks import Ranks, SeveralProcesses
-
-from .conftest import Adopt
+from tests.benchmarks.adopted.conftest import Adopt
+from tests.kit import mostly_nightly
 
 LIBRARY = """
 import time
@@ -70,18 +70,15 @@ def test_the_slowest_rank_counts_and_every_rank_is_compared(adopt: Adopt) -> Non
     assert "rank 0 of 2 ms" in found.printed()
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ("y += dist.get_rank()", "rank 1: output 0 differs from base"),
-        (
-            "dist.get_rank() and __import__('os').kill(__import__('os').getpid(), 9)",
-            "rank 1 of 2 was killed by SIGKILL",
-        ),
-        ("dist.get_rank() or 1 / 0", "rank 0: ZeroDivisionError: division by zero"),
-        ("time.sleep(99 * dist.get_rank())", "gave no answer within 15 s"),
-    ],
-)
+FAULTS = [
+    ("y += dist.get_rank()", "rank 1: output 0 differs from base"),
+    ("dist.get_rank() and __import__('os').kill(__import__('os').getpid(), 9)", "rank 1 of 2 was killed by SIGKILL"),
+    ("dist.get_rank() or 1 / 0", "rank 0: ZeroDivisionError: division by zero"),
+    ("time.sleep(99 * dist.get_rank())", "gave no answer within 15 s"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), mostly_nightly(FAULTS, *FAULTS[:2]))
 @pytest.mark.slow
 def test_what_one_rank_does_is_told(adopt: Adopt, change: str, sentence: str) -> None:
     head = LIBRARY.replace("    return y", f"    {change}\n    return y")
@@ -91,26 +88,25 @@ def test_what_one_rank_does_is_told(adopt: Adopt, change: str, sentence: str) ->
     assert any(sentence in one for one in said), said
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        "mp.spawn(start, args=(2,), nprocs=2)",
-        "mp.start_processes(start, args=(2,), nprocs=2, start_method='fork')",
-        "ps = [mp.Process(target=start, args=(rank, 2)) for rank in range(2)]\n"
-        "[p.start() for p in ps]\n[p.join() for p in ps]\nassert not any(p.exitcode for p in ps)",
-        "from torch.distributed.launcher.api import LaunchConfig, elastic_launch\n"
-        "def own(world):\n    start(int(os.environ['RANK']), world)\n"
-        "elastic_launch(LaunchConfig(1, 1, 2, rdzv_endpoint='localhost:0'), own)(2)",
-        "import subprocess, sys\n"
-        "command = [sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node=2', 'bench/inner.py', '--fast']\n"
-        "subprocess.run(command, check=True)",
-    ],
-    ids=["spawn", "start_processes", "processes", "launcher", "torchrun"],
-)
+STARTS = {
+    "spawn": "mp.spawn(start, args=(2,), nprocs=2)",
+    "start_processes": "mp.start_processes(start, args=(2,), nprocs=2, start_method='fork')",
+    "processes": "ps = [mp.Process(target=start, args=(rank, 2)) for rank in range(2)]\n"
+    "[p.start() for p in ps]\n[p.join() for p in ps]\nassert not any(p.exitcode for p in ps)",
+    "launcher": "from torch.distributed.launcher.api import LaunchConfig, elastic_launch\n"
+    "def own(world):\n    start(int(os.environ['RANK']), world)\n"
+    "elastic_launch(LaunchConfig(1, 1, 2, rdzv_endpoint='localhost:0'), own)(2)",
+    "torchrun": "import subprocess, sys\n"
+    "command = [sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node=2', 'bench/inner.py', '--fast']\n"
+    "subprocess.run(command, check=True)",
+}
+
+
+@pytest.mark.parametrize("start", mostly_nightly(STARTS, "spawn", "torchrun"))
 @pytest.mark.slow
 def test_ranks_that_a_script_starts_itself_are_taken_over(adopt: Adopt, start: str) -> None:
     script = f"{BY_SPAWN}\nif __name__ == '__main__':\n    import torch.multiprocessing as mp\n"
-    script += "".join(f"    {line}\n" for line in start.splitlines())
+    script += "".join(f"    {line}\n" for line in STARTS[start].splitlines())
     files = {
         "mylib/__init__.py": LIBRARY,
         "bench/inner.py": f"import sys\nassert sys.argv[1:] == ['--fast']\n{BY_TORCHRUN}",

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.adopted.survey import ScriptEnd, SeenClosure, SideSurvey, Survey, own_s
 from benchmarks.worker.scripts.skipping import NotPlain, blank
 from tests.benchmarks.adopted.conftest import Adopt, Adopted
+from tests.kit import mostly_nightly
 
 SCRIPT = """
 import torch, mylib
@@ -76,7 +77,7 @@ def test_what_is_not_wanted_is_built_once_of_each_function(changed: Adopt) -> No
 
 
 @pytest.mark.slow  # times two sides, the first trial twice
-@pytest.mark.parametrize("how", ["raises", "stale"])
+@pytest.mark.parametrize("how", mostly_nightly(["raises", "stale"], "raises"))
 def test_a_script_that_needs_such_a_call_gets_it(changed: Adopt, how: str) -> None:
     needs = HELPER.replace("import dataclasses", "import dataclasses\nimport torch\nheld = [torch.zeros(8)]")
     if how == "raises":
