@@ -330,7 +330,8 @@ def built(kind: type[Made], value: Any, where: str = "", *, closed: bool = False
     Unfit where a value is not what its annotation says, or a field without a default is missing.  A field that the
     class does not have is left to a later version; closed: it is an UnknownKey.
     """
-    return typing.cast(Made, _maker(kind, closed)(value, where))
+    wanted: Any = kind
+    return typing.cast(Made, _maker(wanted, closed)(value, where))
 
 
 Maker = Callable[[Any, str], Any]

@@ -172,11 +172,11 @@ def in_benchmark_database(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
     A row without a time is one without values.  Times are seconds since 1970, as there.
     """
     for row in frame.to_dict("records"):
-        known = {name: float(row[name]) for name in METRICS if not pd.isna(row[name])}
+        known = [name for name in METRICS if not pd.isna(row[name])]
         about = {"name": row["kernel"], "mode": "", "dtype": row["dtype"], "extra_info": {"env": row["env"]}}
         versions = {name: {"version": row[name]} for name in ("torch", "triton", "library", "driver") if row[name]}
         runner = {"name": row["machine"], "type": row["device"] or row["kind"], "gpu_count": int(row["world"])}
-        for column, value in (known or {"seconds": None}).items():
+        for column in known or ["seconds"]:
             yield {
                 "schema_version": "v3",
                 "timestamp": None if pd.isna(row["date"]) else int(row["date"].timestamp()),
@@ -187,7 +187,7 @@ def in_benchmark_database(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
                 "dependencies": versions,
                 "metric": {
                     "name": METRICS[column],
-                    "benchmark_values": [] if value is None else [value],
+                    "benchmark_values": [float(row[column])] if known else [],
                     "extra_info": {"status": row["status"], "why": row["why"]},
                 },
             }

@@ -217,8 +217,8 @@ class _OneCase:
         if not_looked_at(base, head):
             return None
         machine, name = newest.machine, f"{newest.operator}/{self.backend}/{self.case}"
-        where = {"machine_kind": machine.kind, "machine": machine.name, "by_program": newest.by_program}
-        untold = Comparison(name, newest.operator, self.backend, **where)
+        untold = Comparison(name, newest.operator, self.backend, machine_kind=machine.kind, machine=machine.name)
+        untold = dataclasses.replace(untold, by_program=newest.by_program)
         if self.unfit and self.having == self.tried:  # neither a time nor a result of such nodes says anything
             if self.same_code():
                 return dataclasses.replace(untold, same_code=True, warnings=shared + self.unfit)
