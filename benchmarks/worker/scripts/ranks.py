@@ -14,6 +14,7 @@ import functools
 import inspect
 import os
 import shlex
+import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -147,6 +148,8 @@ class Ranks:
             return
         if self.world > 1 and self.rank == 0 and self._server is None:
             self._server = module.TCPStore(ADDRESS, self._port, None, True, wait_for_workers=False)
+        if self.world > 1:
+            module.TCPStore = self._own_store(module.TCPStore)
         real = module.init_process_group
 
         @functools.wraps(real)
@@ -167,6 +170,27 @@ class Ranks:
         if on_cpu:
             module.new_group = _without(module.new_group, backend="gloo", device_id=None, pg_options=None)
             module.barrier = _without(module.barrier, device_ids=None)
+
+    def _own_store(self, real: Any) -> Any:
+        """TCPStore for a script, at a port of its side's own: a number in its text is the same on both sides."""
+        times: dict[int, int] = {}
+
+        def port_of(port: int, is_master: bool) -> int:
+            link = self._server or real(ADDRESS, self._port, None, False)
+            times[port] = times.get(port, 0) + 1
+            name = f"port {port}, {times[port]}"
+            if is_master:
+                link.set(name, str(free_port()))
+            return int(link.get(name))
+
+        class TCPStore(real):  # type: ignore[misc]
+            def __init__(self, host_name: str, port: int, *args: Any, **kwargs: Any) -> None:
+                if port and kwargs.get("master_listen_fd") is None:
+                    is_master = kwargs.get("is_master", args[1] if len(args) > 1 else False)
+                    host_name, port = ADDRESS, port_of(port, bool(is_master))
+                super().__init__(host_name, port, *args, **kwargs)
+
+        return TCPStore
 
     def of_multiprocessing(self, module: Any) -> None:
         """torch.multiprocessing: of the processes that are spawned, this one is its rank's."""
@@ -250,6 +274,12 @@ class Ranks:
             return
         asked = f"{what} of {world} ranks" if world else f"{what} without WORLD_SIZE"
         raise SeveralProcesses(asked if self.world == 1 else f"{asked}, and {self.world} run", max(world, 0))
+
+
+def free_port() -> int:
+    """A port of this host that nobody listens on."""
+    with socket.create_server((ADDRESS, 0)) as found:
+        return int(found.getsockname()[1])
 
 
 TORCHRUN = ("torch.distributed.run", "torch.distributed.launch")

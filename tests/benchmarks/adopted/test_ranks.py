@@ -91,6 +91,11 @@ def test_what_one_rank_does_is_told(adopt: Adopt, change: str, sentence: str) ->
 STARTS = {
     "spawn": "mp.spawn(start, args=(2,), nprocs=2)",
     "start_processes": "mp.start_processes(start, args=(2,), nprocs=2, start_method='fork')",
+    "store": "def stored(rank, world):\n"
+    "    store = dist.TCPStore('localhost', 29501, world, rank == 0)\n"
+    "    dist.init_process_group('nccl', store=store, rank=rank, world_size=world)\n"
+    "    main(rank)\n"
+    "mp.spawn(stored, args=(2,), nprocs=2)",
     "processes": "ps = [mp.Process(target=start, args=(rank, 2)) for rank in range(2)]\n"
     "[p.start() for p in ps]\n[p.join() for p in ps]\nassert not any(p.exitcode for p in ps)",
     "launcher": "from torch.distributed.launcher.api import LaunchConfig, elastic_launch\n"
