@@ -105,7 +105,6 @@ def of_frame(frame: pd.DataFrame, results: Path, problems: Sequence[str] = ()) -
 def site_files(site: Site, repo: str | None = None) -> dict[str, bytes]:
     """Every file of the site by its path."""
     made = {f"data/{path}.js": receive(path, value) for path, value in data(site)}
-    made |= {f"data/{lane.slug}/newest.csv": front.newest_csv(lane).csv() for lane in site.lanes}
     made |= events.files(site) | studies.files(site)
     static = HERE / "static"
     made["static/ridgeline.js"] = b"\n".join((static / f"{name}.js").read_bytes() for name in SCRIPTS)

@@ -13,7 +13,7 @@ from ci.history import words
 from ci.history.types import Direction, EventKind, HistoryEvent, SeriesKey
 from dashboards import charts, table
 from dashboards.events import SIGN, address
-from dashboards.files import natural, slug
+from dashboards.files import slug
 from dashboards.frame import NAMES, RECENT, UNITS, Lane, Series, Site
 from dashboards.kernel import (
     CHANGE_HELP,
@@ -37,12 +37,6 @@ LEAST_SPAN = 1.1
 MOST_SPAN = 1.5
 """The most: what moves further is cut off, or the steps of all others could not be seen."""
 
-ALONE = 0.02
-"""Of two H200, 97 separate runs of GEMM differed by less in all but 1 % of the pairs (default clocks, 2026-11-20)."""
-
-MOVED = 12
-"""Rows of the table of what changed most."""
-
 
 def front_files(site: Site) -> Iterator[tuple[str, Any]]:
     """(path, page) of each lane."""
@@ -51,7 +45,7 @@ def front_files(site: Site) -> Iterator[tuple[str, Any]]:
 
 
 def _page(site: Site, lane: Lane) -> dict[str, Any]:
-    pieces = [*verdict(site, lane), *operators(site, lane), *moved_most(lane), *_left_out(site, lane)]
+    pieces = [*verdict(site, lane), *operators(site, lane), *_left_out(site, lane)]
     return {"title": "", "commits": lane.commits, "pieces": pieces}
 
 
@@ -202,38 +196,7 @@ def _ours(lane: Lane, kernel: str) -> list[Series]:
     return [one for those in lane.cases[kernel].values() for one in those if len(one.good) and not one.baseline]
 
 
-# ---- what changed most, and what is not there -----------------------------------------------------------------------
-
-
-def moved_most(lane: Lane) -> Iterator[Piece]:
-    """Series whose ratio to the library is apart from that of some commits ago, slowest first: beyond its interval, or
-    by more than ALONE where too few trials give one."""
-    found = []
-    for kernel in lane.cases:
-        for one in _ours(lane, kernel):
-            change = lane.recent(one)
-            beyond = change and (
-                change.low > 0 or change.high < 0 if np.isfinite(change.low) else abs(change.value) > ALONE
-            )
-            if change and beyond and not lane.cpu:
-                found.append((one, change))
-    found.sort(key=lambda pair: -pair[1].value)
-    head, tail = found[: MOVED // 2], found[MOVED // 2 :][-MOVED // 2 :]
-    if found:
-        columns = [Column("kernel", "operator"), Column("case", "case", "case"), Column("backend", "backend")]
-        wanted = [column for column in NEWEST if column.key in ("change", "ratio", "value", "seconds", "commit")]
-        rows = []
-        for one, _ in (*head, *tail):
-            cells = dict(zip((column.key for column in NEWEST), newest_cells(lane, one), strict=True))
-            link = f"kernels/{slug(one.kernel)}.html#machine={lane.machine}&case={one.case}"
-            rows.append([one.kernel, [one.case, link], one.backend, *(cells[column.key] for column in wanted)])
-        yield table.heading(f"What changed most over the last {RECENT} measured commits")
-        sentence = (
-            "Slower first: beyond the 99 % interval, or by 2 % where few trials give none. Two points are no event."
-        )
-        yield table.text(sentence, "small")
-        named = f"{lane.machine}-changed"
-        yield Table(named, "what changed most", [*columns, *wanted], rows).piece()
+# ---- what is not there -----------------------------------------------------------------------------------------------
 
 
 def _left_out(site: Site, lane: Lane) -> Iterator[Piece]:
@@ -249,14 +212,3 @@ def _left_out(site: Site, lane: Lane) -> Iterator[Piece]:
         yield table.fold([line], [absent.piece(filter=True)])
     for sentence in site.problems:
         yield table.text(sentence, "problem")
-
-
-def newest_csv(lane: Lane) -> Table:
-    """The newest number of every arm of a lane that has one, libraries too."""
-    timed = sorted(
-        (one for one in lane.series if len(one.good)),
-        key=lambda one: (one.kernel, natural(one.case), one.baseline, one.backend),
-    )
-    about = [Column("kernel", "operator"), Column("case", "case"), Column("backend", "backend")]
-    rows = [[one.kernel, one.case, one.backend, *newest_cells(lane, one)] for one in timed]
-    return Table("newest", "newest numbers", [*about, *NEWEST], rows)

@@ -27,7 +27,6 @@ MEASURES = {
     "power_w": ("power at work", "W", 1.0),
     "temperature_c": ("highest temperature", "°C", 1.0),
     "held_back": ("held back by heat or a fault", "%", 100.0),
-    "link_gbs": ("slowest link", "GB/s", 1.0),
 }
 """By field of a DeviceAtWork: label, unit, factor."""
 

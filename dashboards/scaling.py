@@ -1,4 +1,4 @@
-"""Scaling: speed over the number of ranks on machines of one product, and over the CUs that a collective takes."""
+"""Scaling: speed over the number of ranks on machines of one product."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ci.records.curves import CurvePoint, curve_points
 from dashboards import charts, table
 from dashboards.files import natural, slug
 from dashboards.frame import NAMES, UNITS, Commit, Lane, Series, Site
@@ -41,7 +40,7 @@ def without_ranks(case: str, world: int) -> str:
 
 
 def scaling_files(site: Site) -> Iterator[tuple[str, Any]]:
-    """scaling: a choice of products, and the curves over CUs."""
+    """scaling: a choice of products."""
     products: dict[str, dict[tuple[str, str, str, int], Point]] = {}
     for lane in sorted(site.lanes, key=lambda lane: lane.commits[-1].date):  # the newest number stays
         device = str(lane.newest["device"])
@@ -54,10 +53,6 @@ def scaling_files(site: Site) -> Iterator[tuple[str, Any]]:
         pieces.append(table.choice("device", "product", [[device, device] for device in shown], shown))
     else:
         pieces.append(table.text("No case of several ranks was timed.", "notice"))
-    points_over_cus, problems = curve_points(site.results)
-    if points_over_cus:
-        pieces += [table.heading("Bus bandwidth over the CUs (SMs) that a collective takes"), *_curves(points_over_cus)]
-    pieces += [table.text(words.replace(f"{site.results}/", ""), "problem") for words in problems]
     yield "scaling", {"title": "Scaling", "pieces": pieces}
 
 
@@ -132,26 +127,3 @@ def _picture(kernel: str, shape: str, points: Sequence[Point], looks: Mapping[st
     axis = {"type": "category", "data": [str(world) for world in worlds], "name": "ranks"}
     option = {"xAxis": axis, "yAxis": {"name": points[0].name, "unit": points[0].unit, "min": 0}, "series": series}
     return charts.chart(f"{kernel}, {shape}", {points[0].name: option}, 240, named=True, legend=False)
-
-
-def _curves(points: Sequence[CurvePoint]) -> Iterator[Piece]:
-    found: dict[tuple[str, str, str], list[CurvePoint]] = {}
-    for point in points:
-        found.setdefault((point.machine, point.kernel, point.case), []).append(point)
-    pictures = [_curve(*key, those) for key, those in sorted(found.items())]
-    if pictures:
-        yield {"kind": "grid", "pieces": pictures}
-
-
-def _curve(machine: str, kernel: str, case: str, points: Sequence[CurvePoint]) -> Piece:
-    lines: dict[str, list[list[float]]] = {}
-    baseline: Mapping[str, bool] = {one.backend: one.baseline for one in points}
-    for one in sorted(points, key=lambda one: one.programs):
-        lines.setdefault(one.backend, []).append([one.programs, one.busbw])
-    names = sorted(lines)
-    looks = charts.looks([one for one in names if not baseline[one]], [one for one in names if baseline[one]])
-    series = [charts.line(name, lines[name], looks[name]) for name in looks]
-    x, y = {"name": "CUs or SMs", "unit": "", "type": "value"}, {"name": "busbw, GB/s", "unit": "GB/s", "type": "value"}
-    return charts.chart(
-        f"{kernel}, {case} on {machine}", {"busbw": charts.over(x, {**y, "min": 0}, series)}, 260, named=True
-    )

@@ -19,7 +19,7 @@ from ci.options import ANY, DRY_RUN, JSON, NO_VERDICT, PASS, Finite, Given, full
 @JSON
 @DRY_RUN
 def command(given: Given) -> int:
-    """Answer `/ridgeline gpu SHA [POOL]` and `accept CASE REASON` from people with write access.
+    """Answer `/ridgeline gpu SHA [POOL]` from people with write access.
 
     Needs GITHUB_TOKEN and GITHUB_REPOSITORY.  What is to be done is printed, and set as the step's outputs `action`,
     `sha`, `pool` and `pull_request`; `action` is "refused" or "nothing" where nothing is.
@@ -29,7 +29,7 @@ def command(given: Given) -> int:
     if comment and outcome.action != "nothing" and not given.dry_run:
         orders.post_answer(outcome, comment, github)
     would = "would do: " if given.dry_run else ""
-    line = f"{would}{outcome.action}: {outcome.answer}" + (f"\n{outcome.lines}" if outcome.lines else "")
+    line = f"{would}{outcome.action}: {outcome.answer}"
     if outcome.action == "nothing":
         line = "nothing: no `/ridgeline` in the first line of a new comment on a pull request"
     click.echo(json.dumps(dataclasses.asdict(outcome)) if given.as_json else line)

@@ -6,7 +6,6 @@ Only the first line of a new comment of a person counts.  What it may do is deci
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import re
 import time
@@ -18,20 +17,12 @@ from benchmarks.shapes import Unfit, record, that, whole
 from ci.calling import INSTALLED
 from ci.github.client import GitHub, GitHubError
 from ci.github.comment import write_comment
-from ci.history.triage import InAdvance
 from ci.judging.claims import is_called
-from ci.report.words import plain
 
 LARGEST = 5_000_000
 """Bytes of an event; a comment has at most 65,536 characters."""
-LONGEST_REASON = 500
-"""Characters: a sentence or two, for whoever reads the file of decisions."""
-USAGE = "`/ridgeline gpu SHA [POOL]` or `/ridgeline accept CASE REASON`"
-FORMS = {
-    "gpu": r"(?P<what>[0-9a-fA-F]{8,40})(?:\s+(?P<pool>[a-z0-9-]{1,40}))?",
-    "accept": rf"`?(?P<what>[\w./:=+,@-]{{1,300}})`?\s+(?P<reason>\S.{{0,{LONGEST_REASON - 1}}})",
-}
-"""What follows a verb."""
+ORDER = re.compile(r"/ridgeline\s+gpu\s+(?P<sha>[0-9a-fA-F]{8,40})(?:\s+(?P<pool>[a-z0-9-]{1,40}))?")
+USAGE = "`/ridgeline gpu SHA [POOL]`: SHA has 8 to 40 hex digits, those of the commit that you have read"
 
 
 class OrderError(Exception):
@@ -40,14 +31,9 @@ class OrderError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What somebody asks for.  verb: a key of FORMS.  what: hex digits of a commit, or the name of a case.
+    """What somebody asks for: to measure a commit.  sha: its first hex digits.  pool: of `ci/runners.toml`, "": all."""
 
-    pool: of `ci/runners.toml`, "" for all.
-    """
-
-    verb: str
-    what: str = ""
-    reason: str = ""
+    sha: str
     pool: str = ""
 
 
@@ -110,26 +96,10 @@ def parse(body: str) -> Order | None:
     first = next(iter(body.strip().splitlines()), "")
     if not re.match(r"/ridgeline(?!\S)", first):
         return None
-    words = first.split(maxsplit=2)
-    verb, rest = (words[1] if len(words) > 1 else ""), (words[2].strip() if len(words) > 2 else "")
-    if verb not in FORMS:
-        raise OrderError(f"allowed are {USAGE}")
-    form = re.fullmatch(FORMS[verb], rest)
-    if not form:
-        raise OrderError(_wanted(verb))
-    given = form.groupdict()
-    what = given.get("what", "")
-    reason, pool = plain(given.get("reason", ""), LONGEST_REASON), given.get("pool") or ""
-    return Order(verb, what.lower() if verb == "gpu" else what, reason, pool)
-
-
-def _wanted(verb: str) -> str:
-    wanted = {
-        "gpu": "`/ridgeline gpu SHA [POOL]`: SHA has 8 to 40 hex digits, those of the commit that you have read",
-        "accept": "`/ridgeline accept CASE REASON`: the case as the report names it, and why, on one line"
-        f" of at most {LONGEST_REASON} characters",
-    }
-    return wanted[verb]
+    order = ORDER.fullmatch(first.strip())
+    if not order:
+        raise OrderError(f"allowed is {USAGE}")
+    return Order(order["sha"].lower(), order["pool"] or "")
 
 
 # Starting a GPU run on the ref that is made for it, and asking whether a machine took one of its jobs.
@@ -198,10 +168,10 @@ ANSWER = "<!-- ridgeline:answer:{} -->"
 
 @dataclasses.dataclass(frozen=True)
 class OrderOutcome:
-    """What is to be done.  action: "gpu", "accept", "refused" or "nothing".
+    """What is to be done.  action: "gpu", "refused" or "nothing".
 
     answer: one line for the pull request, without foreign text but in code.  sha: the commit, 40 hex digits.
-    lines: what is to be committed to the file of decisions.  pool: where to measure, "" for every pool.
+    pool: where to measure, "" for every pool.
     """
 
     action: str
@@ -209,7 +179,6 @@ class OrderOutcome:
     pull_request: int = 0
     sha: str = ""
     by: str = ""
-    lines: str = ""
     pool: str = ""
 
     @property
@@ -236,25 +205,20 @@ def decide(comment: OrderComment | None, github: GitHub) -> OrderOutcome:
         pull = github.get(f"pulls/{comment.pull_request}")
         if pull.get("state") != "open":
             raise OrderError("this pull request is closed")
-        sha, lines = str(pull["head"]["sha"]), ""
+        sha = str(pull["head"]["sha"])
         if not re.fullmatch(r"[0-9a-f]{40}", sha):
             raise GitHubError("the head of the pull request is not a commit hash of 40 hex digits")
-        if order.verb == "gpu":
-            answer = _gpu_answer(order, sha, str((pull["head"].get("repo") or {}).get("full_name") or ""), github)
-        else:
-            today = datetime.datetime.now(datetime.UTC).date()
-            lines = InAdvance(order.what, comment.pull_request, today, comment.login, order.reason, comment.url).dumps()
-            answer = "Accepted once these lines are committed to `ci/events.toml`, in this pull request or another:"
-        return OrderOutcome(order.verb, answer, comment.pull_request, sha, comment.login, lines, order.pool)
+        answer = _gpu_answer(order, sha, str((pull["head"].get("repo") or {}).get("full_name") or ""), github)
+        return OrderOutcome("gpu", answer, comment.pull_request, sha, comment.login, order.pool)
     except OrderError as error:
         return OrderOutcome("refused", f"{error}.", comment.pull_request, by=comment.login)
 
 
 def _gpu_answer(order: Order, sha: str, home: str, github: GitHub) -> str:
     """The answer to a measurement that is granted.  home: the repository that the head is in, "" if it is gone."""
-    if not sha.startswith(order.what):
-        raise OrderError(f"the head of this pull request is `{sha[:8]}`, not `{order.what[:8]}`: read it, then name it")
-    if home.lower() != github.repository.lower() and len(order.what) < 40:
+    if not sha.startswith(order.sha):
+        raise OrderError(f"the head of this pull request is `{sha[:8]}`, not `{order.sha[:8]}`: read it, then name it")
+    if home.lower() != github.repository.lower() and len(order.sha) < 40:
         raise OrderError(
             "for a commit of a fork write all 40 digits: another commit with the same first ones is easy to make"
         )
@@ -265,5 +229,4 @@ def post_answer(outcome: OrderOutcome, comment: OrderComment, github: GitHub) ->
     """A reaction on the comment and one line below it; a second run of the job changes nothing."""
     github.post(f"issues/comments/{comment.id}/reactions", {"content": outcome.reaction}, repeatable=True)
     marker = ANSWER.format(comment.id)
-    block = f"\n\n```toml\n{outcome.lines}```" if outcome.lines else ""
-    write_comment(github, comment.pull_request, marker, f"{marker}\n{outcome.answer}{block}")
+    write_comment(github, comment.pull_request, marker, f"{marker}\n{outcome.answer}")

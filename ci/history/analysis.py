@@ -390,11 +390,10 @@ def _event(group: Sequence[SeriesStep], tracks: Tracks, around: Surroundings, tr
         reason=reason,
         ended_at=order.facts(order.names[ended]) if ended >= 0 else None,
     )
-    commits = [order.facts(commit) for commit in order.names[good + 1 : bad + 1]]
     recorded = tracks.places_of[event.machine]
     rank = int(np.searchsorted(recorded, bad))
     near = recorded[max(rank - SAME_CHANGE, 0) : rank + SAME_CHANGE + 1]
-    return triage.applied(event, commits, {order.names[place] for place in near})
+    return triage.applied(event, {order.names[place] for place in near})
 
 
 def _ending(group: Sequence[SeriesStep], tracks: Tracks) -> tuple[EventState, str, int]:

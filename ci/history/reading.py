@@ -21,7 +21,7 @@ from ci.records.derived import derive
 from ci.records.ledger import Explanation, RecordedCause, causes_in
 from ci.records.store import RecordError
 from kernels import project
-from kernels.project import ProjectError, current_kernel, current_name
+from kernels.project import ProjectError, current_kernel
 
 
 def history(results: Path, code: Path | None = None, decisions: triage.Triage | None = None) -> History:
@@ -55,17 +55,12 @@ def of_frame(
 
 
 def under_current_names(decisions: triage.Triage, renamed: Mapping[str, str]) -> triage.Triage:
-    """What people decided, of kernels and cases by the names that they have now, as the records are read."""
-
-    def case_now(name: str) -> str:
-        return (current_name(name, renamed) if name.count("/") == 2 else "") or name
-
+    """What people decided, of kernels by the names that they have now, as the records are read."""
     entries = {
         name: dataclasses.replace(one, kernel=current_kernel(one.kernel, renamed))
         for name, one in decisions.entries.items()
     }
-    advance = tuple(dataclasses.replace(one, case=case_now(one.case)) for one in decisions.advance)
-    return dataclasses.replace(decisions, entries=entries, advance=advance)
+    return dataclasses.replace(decisions, entries=entries)
 
 
 # What experiments have shown about an event: recorded explanations of commits within the range of its step.

@@ -13,16 +13,15 @@ from typing import Annotated, Literal
 
 import tomlkit
 
-from benchmarks.shapes import Unfit, built, form, that, whole
-from ci.history.types import CommitFacts, Direction, EventState, HistoryEvent
+from benchmarks.shapes import Unfit, built, form, that
+from ci.history.types import EventState, HistoryEvent
 from ci.whole_files import replace
 
 DEFAULT_FILE = Path("ci/events.toml")
 
 HEADER = """\
 # What we decided about events of the history (`ridgeline events`).  Written by its verbs `ack`, `accept` and `reopen`,
-# reviewed like code; one table per event, sorted by id, so that two branches merge.  [[accepted]]: slow-downs that were
-# accepted on their pull request (`/ridgeline accept CASE REASON`).
+# reviewed like code; one table per event, sorted by id, so that two branches merge.
 """
 
 TEXTS = ("kind", "direction", "machine", "kernel", "first_bad", "owner", "reason", "link")
@@ -61,40 +60,18 @@ class TriageEntry:
 
 
 @dataclasses.dataclass(frozen=True)
-class InAdvance:
-    """A slow-down of one case that was accepted on its pull request, before there was an event of it.
-
-    case: as a report names it, "gemm/triton/qkv_m64".  by: who accepted it.
-    """
-
-    case: Text
-    pull_request: Annotated[int, whole(1)]
-    date: Day
-    by: Text
-    reason: Text
-    link: Text = ""
-
-    def dumps(self) -> str:
-        """Its lines in the file."""
-        return tomlkit.dumps({"accepted": [_written(self)]})
-
-
-@dataclasses.dataclass(frozen=True)
 class Triage:
-    """All decisions by event, and what was accepted in advance."""
+    """All decisions by event."""
 
     entries: Mapping[str, TriageEntry] = dataclasses.field(default_factory=dict)
-    advance: tuple[InAdvance, ...] = ()
 
-    def applied(
-        self, event: HistoryEvent, commits: Iterable[CommitFacts] = (), near: Collection[str] = ()
-    ) -> HistoryEvent:
-        """The event with what people decided: about it, or on a pull request of its commits before there was one.
+    def applied(self, event: HistoryEvent, near: Collection[str] = ()) -> HistoryEvent:
+        """The event with what people decided about it.
 
         An entry is found by the event's id, or by its machine and direction at one of the recorded commits `near` its
         first bad one: a detector that has seen more places a step better.  The event then keeps the id of its entry.
         """
-        entry = self.entries.get(event.id) or self._at_place(event, near) or self._in_advance(event, commits)
+        entry = self.entries.get(event.id) or self._at_place(event, near)
         if entry is None:
             return event
         texts = {name: getattr(entry, name) for name in ("owner", "reason", "link") if getattr(entry, name)}
@@ -110,18 +87,6 @@ class Triage:
         kernels = {moved.key.kernel for moved in event.moved}
         return next((e for e in alike if e.first_bad in near and (not e.kernel or e.kernel in kernels)), None)
 
-    def _in_advance(self, event: HistoryEvent, commits: Iterable[CommitFacts]) -> TriageEntry | None:
-        """The decision on a slow-down by one of these commits' pull requests, if each of its cases was accepted."""
-        if event.direction is not Direction.SLOWER or not self.advance:
-            return None
-        pull_requests = {commit.pull_request for commit in commits}
-        accepted = {decision.case: decision for decision in self.advance if decision.pull_request in pull_requests}
-        cases = {moved.key.name for moved in event.moved}
-        if not cases <= accepted.keys():
-            return None
-        first = accepted[min(cases)]
-        return TriageEntry(event.id, "accepted", first.date, owner=first.by, reason=first.reason, link=first.link)
-
     def with_entry(self, entry: TriageEntry) -> Triage:
         """The same with one decision made or replaced."""
         return dataclasses.replace(self, entries={**self.entries, entry.id: entry})
@@ -136,7 +101,6 @@ class TriageFile:
     """The tables of the file."""
 
     event: Mapping[str, TriageEntry] = dataclasses.field(default_factory=dict)
-    accepted: tuple[InAdvance, ...] = ()
 
 
 def load(path: Path = DEFAULT_FILE) -> Triage:
@@ -155,7 +119,7 @@ def load(path: Path = DEFAULT_FILE) -> Triage:
         raise TriageError(f"{path}: not TOML: {error}{conflict}") from None
     except (Unfit, TypeError) as error:
         raise TriageError(f"{path}: {error}") from None
-    return Triage(file.event, file.accepted)
+    return Triage(file.event)
 
 
 def save(triage: Triage, path: Path) -> None:
@@ -163,12 +127,10 @@ def save(triage: Triage, path: Path) -> None:
     entries = {name: _written(triage.entries[name]) for name in sorted(triage.entries)}
     for entry in entries.values():
         del entry["id"]
-    in_order = sorted(triage.advance, key=lambda accepted: (accepted.pull_request, accepted.case))
-    events = tomlkit.dumps({"event": entries}) if entries else ""
-    replace(path, "\n".join(filter(None, [HEADER, events, *(accepted.dumps() for accepted in in_order)])))
+    replace(path, "\n".join([HEADER, tomlkit.dumps({"event": entries})] if entries else [HEADER]))
 
 
-def _written(decision: TriageEntry | InAdvance) -> dict[str, object]:
+def _written(decision: TriageEntry) -> dict[str, object]:
     """What is not left at its default; half a character, which no file can hold, as a question mark."""
     values = {
         field.name: getattr(decision, field.name)

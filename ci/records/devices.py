@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from ci.stats.types import Clocks
-from ci.trials.trial import HeapHome, Trial
+from ci.trials.trial import Trial
 
 HARMLESS = re.compile(r"none|idle|application clocks|display clocks|sync boost|software power cap")
 """Reasons that are no fault (benchmarks.machine.gpus.NVML_REASONS); all others are heat, power or AMD's."""
@@ -20,18 +20,17 @@ class DeviceAtWork(NamedTuple):
     """One device while it measured; None where nothing was reported.
 
     clock_mhz, power_w: medians, MHz and W.  temperature_c: the highest, degrees Celsius.  held_back: share of the
-    readings slowed by heat or a fault.  link_gbs: its slowest link that the heap's probe saw, GB/s (1e9 bytes).
+    readings slowed by heat or a fault.
     """
 
     clock_mhz: float | None = None
     power_w: float | None = None
     temperature_c: float | None = None
     held_back: float | None = None
-    link_gbs: float | None = None
 
 
 Summary = Callable[[Sequence[float]], float]
-OF_SEVERAL: Mapping[str, Summary] = {"temperature_c": max, "link_gbs": min}
+OF_SEVERAL: Mapping[str, Summary] = {"temperature_c": max}
 """Fields of which several trials keep the worst; of the others they keep the median."""
 
 
@@ -67,13 +66,11 @@ def _summary(field: str, values: Sequence[float | None]) -> float | None:
 
 
 def _devices_of_trial(trial: Trial) -> list[DeviceAtWork]:
-    during, links = trial.state.during, _slowest_links(trial.heaps)
+    during = trial.state.during
     count = max(map(len, during), default=0)
     working = _at_work(during)
     return [
-        _device(
-            [moment[n] for moment in working if n < len(moment)], [m[n] for m in during if n < len(m)], links.get(n)
-        )
+        _device([moment[n] for moment in working if n < len(moment)], [m[n] for m in during if n < len(m)])
         for n in range(count)
     ]
 
@@ -86,7 +83,7 @@ def _at_work(during: Iterable[tuple[Clocks, ...]]) -> list[tuple[Clocks, ...]]:
     return [moment for moment, watts in zip(awake, power, strict=True) if watts >= middle]
 
 
-def _device(working: Sequence[Clocks], during: Sequence[Clocks], link: float | None) -> DeviceAtWork:
+def _device(working: Sequence[Clocks], during: Sequence[Clocks]) -> DeviceAtWork:
     reasons = [clocks.throttle for clocks in working if clocks.throttle]
     held_back = [any(not HARMLESS.fullmatch(one) for one in text.split(", ")) for text in reasons]
     return DeviceAtWork(
@@ -94,13 +91,4 @@ def _device(working: Sequence[Clocks], during: Sequence[Clocks], link: float | N
         _summary("power_w", [clocks.power_w for clocks in working]),
         _summary("temperature_c", [clocks.temperature_c for clocks in during]),
         sum(held_back) / len(held_back) if held_back else None,
-        link,
     )
-
-
-def _slowest_links(heaps: Mapping[int, HeapHome]) -> dict[int, float]:
-    """GB/s of each rank's slowest link, of the largest world that was probed."""
-    table = heaps[max(heaps)].rates.get(heaps[max(heaps)].home, ()) if heaps else ()
-    ranks = range(len(table))
-    pairs = {a: [table[a][b] for b in ranks if b != a] + [table[b][a] for b in ranks if b != a] for a in ranks}
-    return {rank: min(rates) for rank, rates in pairs.items() if rates}

@@ -260,7 +260,7 @@ def _read(data: Any, text: str, shared: Shared | None) -> Trial | CauseLine | Sh
     if kind == CAUSE:
         return CauseLine(text)
     if kind and restored(data, shared):
-        return Trial.of(data, lambda: _restored_line(text, shared), shared and shared.packed)
+        return Trial.of(data, lambda: _restored_line(text, shared), shared.packed if shared else None)
     return Trial.of(data, lambda: text)
 
 

@@ -148,7 +148,7 @@ class Spent:
         return None if phases is None else cls(phases, float(ahead_s or 0.0), side_by_side or 1)
 
 
-# What a trial says of the machine it ran on beyond its fingerprint: device readings, links, compute dies.
+# What a trial says of the machine it ran on beyond its fingerprint.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,30 +186,6 @@ def _devices(data: Json) -> tuple[Clocks, ...]:
 def _clocks(data: Json) -> Clocks:
     found = data.get
     return Clocks(found("sm_clock_mhz"), found("power_w"), found("temperature_c"), found("throttle") or "")
-
-
-@dataclasses.dataclass(frozen=True)
-class HeapHome:
-    """Where the symmetric heap of a number of ranks was, and what its probe found out.
-
-    rates: by home, GB/s (1e9 bytes) of writes by [from rank][to rank].  why: by home, why it could not be used.
-    """
-
-    home: str
-    rates: Mapping[str, tuple[tuple[float, ...], ...]] = dataclasses.field(default_factory=dict)
-    why: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def of(cls, data: Json) -> HeapHome:
-        """From its JSON."""
-        homes = data.get("homes") or {}
-        rates = {name: tuple(tuple(row) for row in found["gbs"]) for name, found in homes.items() if found.get("gbs")}
-        return cls(data["home"], rates, {name: found["why"] for name, found in homes.items() if found.get("why")})
-
-
-def heaps_of(data: Mapping[str, Json]) -> dict[int, HeapHome]:
-    """By number of ranks; the JSON has them as "w2", "w4"."""
-    return {int(key[1:]): HeapHome.of(one) for key, one in data.items() if key[1:].isdigit()}
 
 
 Scalar = str | int | float | bool | None
@@ -477,7 +453,7 @@ class CaseResult:
 class Trial:
     """One trial of one operator.  line: makes its text.
 
-    checkouts: by role.  number: in its session.  busy_share, measuring_s: of its loops.  heaps: by ranks.  faults: of
+    checkouts: by role.  number: in its session.  busy_share, measuring_s: of its loops.  faults: of
     its node.  regime: of trial_file.REGIMES.  sweep: its batch, None if of none.
     """
 
@@ -490,7 +466,6 @@ class Trial:
     checkouts: Mapping[str, Checkout]
     cases: Mapping[str, CaseResult]
     state: DeviceState = DeviceState()
-    heaps: Mapping[int, HeapHome] = dataclasses.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     duration_s: float = 0.0
     measuring_s: float = 0.0
@@ -515,7 +490,6 @@ class Trial:
             {role: Checkout.of(checkout, declared.get(role)) for role, checkout in data["trees"].items()},
             {name: CaseResult.of(case) for name, case in data["cases"].items()},
             DeviceState.of(data.get("state") or {}),
-            heaps_of(data.get("heap") or {}),
             tuple(data.get("warnings", ())),
             float(data.get("duration_s") or 0.0),
             float(data.get("measuring_s") or 0.0),

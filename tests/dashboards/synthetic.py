@@ -159,7 +159,7 @@ def _series(
 
 def _devices(count: int, clock_mhz: float) -> str:
     """What the GPUs of a machine report at work, each 1 MHz slower than the one before."""
-    return devices_text([DeviceAtWork(clock_mhz - gpu, 700.0, 61.0, 0.0, 48.0) for gpu in range(count)])
+    return devices_text([DeviceAtWork(clock_mhz - gpu, 700.0, 61.0, 0.0) for gpu in range(count)])
 
 
 def spoil(frame: pd.DataFrame, select: Any, status: str, why: str) -> pd.DataFrame:

@@ -140,7 +140,7 @@ def test_which_comments_are_read(expressions: Expressions, issue: dict[str, Any]
     assert holds(expressions, "command.yml", "read", said) is runs
 
 
-@pytest.mark.parametrize(("action", "runs"), [("gpu", True), ("accept", False), ("", False), ("refused", False)])
+@pytest.mark.parametrize(("action", "runs"), [("gpu", True), ("", False), ("refused", False)])
 def test_a_run_is_started_only_where_the_first_job_says_so(expressions: Expressions, action: str, runs: bool) -> None:
     needs = {"read": {"outputs": {"action": action}}}
     assert holds(expressions, "command.yml", "start", github("issue_comment"), needs=needs) is runs

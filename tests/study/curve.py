@@ -9,12 +9,13 @@ per channel.  Bus bandwidth by the nccl-tests convention: bytes over the links /
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ci.records.curves import points_of
+from ci.records import rates
 from ci.report.markdown import code
 from ci.report.words import plain
 from ci.trials.file import read
@@ -39,11 +40,23 @@ def points(trials: Iterable[Trial]) -> dict[str, dict[int, float]]:
     cases = set()
     for trial in trials:
         cases |= {f"{trial.operator}/{case}" for case in trial.cases}
-        for point in points_of(trial):
-            found[point.backend][point.programs] = point.busbw
+        for backend, count, busbw in points_of(trial):
+            found[backend][count] = busbw
     if len(cases) != 1:
         raise ValueError(f"a curve is of one case; these trials have {', '.join(sorted(cases)) or 'none'}")
     return dict(found)
+
+
+def points_of(trial: Trial) -> Iterator[tuple[str, int, float]]:
+    """(backend, CUs, GB/s) of every arm that moved something.  ValueError for one that does not state its CUs."""
+    head = trial.checkouts["head"]
+    for case, _, backend, arm in trial.arms():
+        declared = head.declaration.cases.get(case) if head.declaration else None
+        if arm.ok and declared and declared.cost.link_bytes:
+            count = arm.knobs.get("programs", head.environment.variables.get("NCCL_MAX_NCHANNELS"))
+            if count is None:
+                raise ValueError(f"{backend} of {case} has no knob `programs`, and NCCL_MAX_NCHANNELS was not set")
+            yield backend, int(count), rates.gb_per_s(float(declared.cost.link_bytes), statistics.median(arm.seconds))
 
 
 def main(names: list[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,7 @@ from hypothesis import strategies as st
 from werkzeug import Response
 
 from ci.__main__ import main
-from ci.github.orders import FORMS, OrderError, parse, read_event
-from ci.history import triage
+from ci.github.orders import OrderError, parse, read_event
 from tests.standins.github import StandIn
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
@@ -120,23 +118,6 @@ def test_an_event_of_another_repository(github: StandIn, ask) -> None:
     assert outcome(ask(f"/ridgeline gpu {SHA}", repository__full_name="evil/r"))["action"] == "refused"
 
 
-# ---- accept ----
-
-
-def test_accept_gives_the_lines_to_commit(github: StandIn, ask, tmp_path: Path) -> None:
-    hostile = 'the check is "worth" it ``` [event.x] @all\\'
-    done = outcome(ask(f"/ridgeline accept `gemm/triton/qkv_m64` {hostile}"))
-    (tmp_path / "events.toml").write_text(done["lines"])
-    (accepted,) = triage.load(tmp_path / "events.toml").advance
-    assert (accepted.case, accepted.pull_request, accepted.by) == ("gemm/triton/qkv_m64", 7, "maintainer")
-    assert accepted.reason == hostile
-    assert accepted.link == "https://github.example/o/r/pull/7#issuecomment-99"
-    (body,) = github.bodies(7)
-    assert body.startswith("<!-- ridgeline:answer:99 -->\nAccepted once these lines are committed to `ci/events.toml`")
-    shown = body.split("\n```toml\n")[1].split("\n```")[0]
-    assert tomllib.loads(shown) == tomllib.loads(done["lines"])
-
-
 # ---- what is no order, and what is not right ----
 
 
@@ -165,8 +146,8 @@ def test_other_comments_are_left_alone(github: StandIn, ask, body: str) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("/ridgeline", "allowed are"),
-        ("/ridgeline fly", "allowed are"),
+        ("/ridgeline", "allowed is"),
+        ("/ridgeline fly", "allowed is"),
         ("/ridgeline gpu", "8 to 40 hex digits"),
         ("/ridgeline gpu 0123456", "8 to 40 hex digits"),
         (f"/ridgeline gpu {SHA}0", "8 to 40 hex digits"),
@@ -174,10 +155,7 @@ def test_other_comments_are_left_alone(github: StandIn, ask, body: str) -> None:
         (f"/ridgeline gpu {SHA} $(id)", "8 to 40 hex digits"),
         ("/ridgeline gpu main", "8 to 40 hex digits"),
         ("/ridgeline gpu $(id)abcdef0", "8 to 40 hex digits"),
-        ("/ridgeline rerun", "allowed are"),
-        ("/ridgeline accept gemm/triton/m64", "and why"),
-        ("/ridgeline accept gemm<b> because", "and why"),
-        ("/ridgeline accept gemm " + "x" * 501, "at most 500"),
+        ("/ridgeline rerun", "allowed is"),
     ],
 )
 def test_an_order_that_is_not_right_is_answered(github: StandIn, ask, body: str, said: str) -> None:
@@ -190,10 +168,10 @@ def test_an_order_that_is_not_right_is_answered(github: StandIn, ask, body: str,
 @settings(max_examples=30, deadline=None)
 @given(st.text())
 def test_no_text_breaks_the_reading(text: str) -> None:
-    for body in (text, f"/ridgeline {text}", f"/ridgeline accept {text}", f"/ridgeline gpu {text}"):
+    for body in (text, f"/ridgeline {text}", f"/ridgeline gpu {text}"):
         with contextlib.suppress(OrderError):
             order = parse(body)
-            assert order is None or (order.verb in FORMS and "\n" not in order.what + order.reason)
+            assert order is None or "\n" not in order.sha + order.pool
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from ci.history import exact, reading
 from ci.history.analysis import History, PairedStep, analyse
 from ci.history.reading import under_current_names
-from ci.history.triage import InAdvance, Triage, TriageEntry
+from ci.history.triage import Triage, TriageEntry
 from ci.history.types import EventState, HistoryEvent
 from tests.ci.history.made import ENV, Line, commit, facts, frame, noisy, pair
 
@@ -148,22 +148,6 @@ def test_what_is_said_of_neighbours_in_the_same_trials_overrides(ours, verdict, 
 
 
 # ---- states --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("number", "cases", "wanted"),
-    [
-        (20, ("small", "large"), "kernel slower accepted 20"),
-        (20, ("small",), "kernel slower open 20"),
-        (21, ("small", "large"), "kernel slower open 20"),
-    ],
-)
-def test_a_slow_down_that_was_accepted_on_its_pull_request(number: int, cases: tuple, wanted: str) -> None:
-    lines = [line for seed, case in ((1, "small"), (5, "large")) for line in pair(seed, 40, {20: 1.08}, case=case)]
-    day = datetime.date(2026, 11, 22)
-    advance = tuple(InAdvance(f"gemm/triton/{case}", number, day, "a", "why", "https://x/1") for case in cases)
-    event = one(*lines, count=40, triage=Triage(advance=advance))
-    assert (brief(event), event.reason) == (wanted, "why" if "accepted" in wanted else "")
 
 
 def test_an_accepted_level_is_the_one_to_hold() -> None:

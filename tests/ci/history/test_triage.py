@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci.history import triage
-from ci.history.triage import InAdvance, Triage, TriageEntry, TriageError
+from ci.history.triage import Triage, TriageEntry, TriageError
 from tests.kit import Repo
 
 DAY = datetime.date(2026, 11, 22)
@@ -32,23 +32,12 @@ def entry(name: str, **given: object) -> TriageEntry:
     return TriageEntry(name, "acknowledged", DAY, **given)
 
 
-advance = st.builds(InAdvance, texts, st.integers(1, 10**6), st.just(DAY), texts, texts, texts)
-
-
 @pytest.mark.slow
 @settings(deadline=None)
-@given(
-    st.lists(entries, max_size=4, unique_by=lambda one: one.id),
-    st.lists(advance, max_size=3, unique_by=lambda one: (one.pull_request, one.case)),
-)
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, listed, accepted) -> None:
+@given(st.lists(entries, max_size=4, unique_by=lambda one: one.id))
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, listed) -> None:
     path = tmp_path_factory.mktemp("t") / "events.toml"
-    accepted = [
-        InAdvance(one.case, one.pull_request, DAY, one.by or "a", one.reason or "r", one.link) for one in accepted
-    ]
-    kept = Triage(
-        {one.id: one for one in listed}, tuple(sorted(accepted, key=lambda one: (one.pull_request, one.case)))
-    )
+    kept = Triage({one.id: one for one in listed})
     triage.save(kept, path)
     assert triage.load(path) == kept
     before = path.read_bytes()
@@ -79,18 +68,6 @@ def test_two_branches_merge(tmp_path: Path) -> None:
     assert sorted(triage.load(file).entries) == sorted([*names, "1" * 10, "7" * 10])
 
 
-ACCEPTED = "[[accepted]]\ncase = 'a/b/c'\npull_request = 7\ndate = 2026-11-22\nby = 'a'\nreason = 'r'\n"
-
-
-def test_what_is_accepted_in_advance_may_be_appended_by_hand(tmp_path: Path) -> None:
-    file = tmp_path / "events.toml"
-    triage.save(Triage({"0123456789": entry("0123456789", owner="A. Author")}), file)
-    told = InAdvance("gemm/triton/m64", 7, DAY, "author", 'the "check" is worth it\n[event.x]', "https://x/1")
-    file.write_text(file.read_text() + "\n" + told.dumps())
-    assert triage.load(file).advance == (told,)
-    assert list(triage.load(file).entries) == ["0123456789"]
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -100,13 +77,7 @@ def test_what_is_accepted_in_advance_may_be_appended_by_hand(tmp_path: Path) -> 
         ("[event.0123456789]\nstate = 'open'\ndate = 2026-11-22\nowner = 3", "owner is 3; allowed: a text"),
         ("[event.0123456789]\nstate = 'open'\ndate = 2026-11-22\nwho = 'a'", "unknown key 'who'; known: "),
         ("[event.0123456789]\nstate = 'open'\ndate = 2026-11-22\nkind = 'x'\n", 'kind is "x"; allowed: '),
-        ("[events]", "unknown key 'events'; known: event, accepted"),
-        ("[accepted]\ncase = 'a'", "allowed: a list"),
-        ("[[accepted]]\ncase = 'a'", "pull_request is missing"),
-        (ACCEPTED.replace("7", "'7'"), 'pull_request is "7"; allowed: a whole number'),
-        (ACCEPTED.replace("7", "0"), "pull_request is 0; allowed: a whole number from 1"),
-        (ACCEPTED.replace("2026-11-22", "'today'"), 'date is "today"; allowed: a day'),
-        (ACCEPTED + "who = 'x'", "unknown key 'who'"),
+        ("[events]", "unknown key 'events'; known: event"),
         ("event = 3", "allowed: an object"),
         ("<<<<<<< HEAD\n", "settle the merge conflict"),
         ("[event", "not TOML"),

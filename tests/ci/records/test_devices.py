@@ -29,20 +29,14 @@ def line(**facts: object) -> dict[str, object]:
 
 def test_devices_are_read_at_work_only() -> None:
     first, second = devices_at_work([made_trials.parsed(line())])
-    assert first == DeviceAtWork(1450.0, 692.5, 69.5, 0.5, None)
+    assert first == DeviceAtWork(1450.0, 692.5, 69.5, 0.5)
     assert second == first._replace(clock_mhz=1350.0)
     assert devices_at_work([made_trials.parsed(line(state={}))]) == []
 
 
-def test_links_are_of_the_home_that_was_used() -> None:
-    homes = {"ipc": {"gbs": [[0.0, 10.0], [20.0, 0.0]]}, "torch": {"gbs": [[0.0, 1.0], [1.0, 0.0]]}}
-    devices = devices_at_work([made_trials.parsed(line(heap={"w2": {"home": "ipc", "homes": homes}}))])
-    assert [device.link_gbs for device in devices] == [10.0, 10.0]
-
-
-def test_several_trials_keep_the_median_and_the_worst_of_heat_and_links() -> None:
-    trials = [[DeviceAtWork(1000.0 + n, 700.0, 60.0 + n, None, 40.0 + n)] for n in range(3)]
-    assert combined([*trials, []]) == [DeviceAtWork(1001.0, 700.0, 62.0, None, 40.0)]
+def test_several_trials_keep_the_median_and_the_worst_of_heat() -> None:
+    trials = [[DeviceAtWork(1000.0 + n, 700.0, 60.0 + n, None)] for n in range(3)]
+    assert combined([*trials, []]) == [DeviceAtWork(1001.0, 700.0, 62.0, None)]
 
 
 def test_the_rows_of_a_record_say_what_its_gpus_did(tmp_path: Path) -> None:
