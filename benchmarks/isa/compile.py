@@ -144,8 +144,8 @@ def check(compilation: Any, gpu_target: Any, version: str) -> None:
     function = compilation.function
     if not hasattr(function, "warmup") or not hasattr(function, "arg_names") or not hasattr(function, "create_binder"):
         raise WrongDeclaration(
-            f"function is a {type(function).__name__}; declare the @triton.jit or @gluon.jit function itself "
-            "with the chosen constants (not the autotuner around it)"
+            f"function is of type {type(function).__name__}; declare the @triton.jit or @gluon.jit function itself "
+            "(of an autotuner its .fn) with the chosen constants"
         )
     from triton.compiler import make_backend
 
