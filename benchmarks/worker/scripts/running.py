@@ -84,7 +84,7 @@ def _ended(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) -> J
 
 def _line_of(error: BaseException) -> str:
     """FILE:LINE where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith("<frozen")]
     return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "at its start"
 
 
@@ -269,13 +269,14 @@ class Programs:
         )
 
 
-STDLIB = os.path.dirname(os.__file__) + os.sep
+STDLIB, OURS = (os.path.dirname(file) + os.sep for file in (os.__file__, __file__))
 
 
 def _caller(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame that is not the standard library's."""
+    """The innermost frame that is not the standard library's, nor of what stands in for a part of it."""
     while frame is not None and (
-        frame.f_code.co_filename.startswith(("<frozen", STDLIB)) and "site-packages" not in frame.f_code.co_filename
+        frame.f_code.co_filename.startswith(("<frozen", STDLIB, OURS))
+        and "site-packages" not in frame.f_code.co_filename.removeprefix(OURS)
     ):
         frame = frame.f_back
     return frame
