@@ -130,15 +130,14 @@ def dispatched(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
     Raises RuntimeError, as CUDA does, where tensors of the host stand beside those of the device.
     """
     name = func._schema.name
-    if not overridden.isdisjoint((name, f"{name}.{func._overloadname}")) or _is_foreign(func):
+    asked = not overridden.isdisjoint((name, f"{name}.{func._overloadname}")) or _is_foreign(func)
+    if asked and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CUDA"):  # until its library is gone
         return func.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA), *args, **kwargs)
     return run(func, args, kwargs)
 
 
 def _is_foreign(func: Any) -> bool:
-    return func.namespace not in ("aten", "prim", "prims") and torch._C._dispatch_has_kernel_for_dispatch_key(
-        func.name(), "CUDA"
-    )
+    return func.namespace not in ("aten", "prim", "prims")
 
 
 class Moved:

@@ -11,7 +11,10 @@ import pytest
 
 from tests.kit import ROOT, mostly_nightly
 
-CHECKS = ["moves", "modules_and_gradients", "device", "no_times", "graphs", "refusals", "kernels", "spawning"]
+CHECKS = [
+    *("moves", "modules_and_gradients", "device", "no_times", "graphs", "refusals"),
+    *("kernels", "own_operations", "spawning"),
+]
 """Functions of semantics.py."""
 
 PROJECT = "tests/benchmarks/emulation/program"

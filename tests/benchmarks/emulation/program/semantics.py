@@ -140,6 +140,15 @@ def kernels():
     add_kernel[(300_000,)](before, before, before, 1, BLOCK=64, num_warps=1)  # more waves than have room at once
 
 
+def own_operations():
+    """A kernel that the program registers for the device is used until its library is gone."""
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("sinh", lambda x: torch.full_like(x, 5.0), "CUDA")
+    assert torch.sinh(torch.zeros(1, device="cuda")).item() == 5
+    library._destroy()
+    assert torch.sinh(torch.zeros(1, device="cuda")).item() == 0
+
+
 def in_a_child():
     assert torch.ones(2, device="cuda").is_cuda
     add(torch.ones(9, device="cuda"), torch.ones(9, device="cuda"))
@@ -153,6 +162,6 @@ def spawning():
 
 
 if __name__ == "__main__":
-    for check in (moves, modules_and_gradients, device, no_times, graphs, refusals, kernels, spawning):
+    for check in (moves, modules_and_gradients, device, no_times, graphs, refusals, kernels, own_operations, spawning):
         check()
         print(check.__name__)
