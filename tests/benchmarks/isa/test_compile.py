@@ -97,7 +97,7 @@ def test_the_first_cause_names_the_line_of_the_kernel(result):
         ("bad_parameter", "copy has no parameter 'BLOK'; it has source, target, N, BLOCK"),
         ("missing_parameter", "bad_at_compile_time needs HOW, which the declaration does not give"),
         ("bad_type", "argument 'source' has the type '*float16'; a pointer type is '*' and one of fp64, fp32, fp16"),
-        ("tuned", "function is a Autotuner; declare the @triton.jit or @gluon.jit function itself"),
+        ("tuned", "function is of type Autotuner; declare the @triton.jit or @gluon.jit function itself"),
     ],
 )
 def test_a_declaration_that_would_not_be_what_it_says_is_refused_by_name(result, kernel, said):
