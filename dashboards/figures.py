@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ci.records import curves, derived, store
+from ci.records import derived, store
 from dashboards.cases import peaks
 from dashboards.files import natural
 from dashboards.frame import NAMES, RATIO, Lane, Series, lanes, stretches
@@ -210,24 +210,6 @@ def scaling(chosen: Chosen) -> Figure:
     return _titled(figure, f"{chosen.kernel}, {shape}", axis)
 
 
-def cus(chosen: Chosen) -> Figure:
-    """Bus bandwidth of one case over the number of CUs (SMs) that a collective takes."""
-    every = curves.curve_points(chosen.results)[0]
-    wanted = {"machine": chosen.machine, "kernel": chosen.kernel, "case": chosen.case}
-    found = [one for one in every if all(value in (None, getattr(one, name)) for name, value in wanted.items())]
-    named = sorted({(one.machine, one.kernel, one.case) for one in found})
-    if len(named) != 1:
-        there = sorted({f"{one.kernel}/{one.case}" for one in every}) or ["nothing"]
-        raise FigureError(f"a curve is of one case, {len(named)} were chosen; there is: {', '.join(there)}")
-    figure, (axis,) = _axes(1)
-    names = sorted({(one.baseline, one.backend) for one in found})
-    for n, (baseline, backend) in enumerate(names):
-        own = sorted((one.programs, one.busbw) for one in found if one.backend == backend)
-        axis.plot(*zip(*own, strict=True), **_look(backend, n, baseline))
-    axis.set(xlabel="CUs or SMs", ylabel="busbw, GB/s", ylim=(0, None))
-    return _titled(figure, "{1}, {2} on {0}".format(*named[0]), axis)
-
-
 def machine(chosen: Chosen) -> Figure:
     """What each GPU of a machine reported at work, commit by commit."""
     found = devices_by_commit(store.load(chosen.results))
@@ -311,7 +293,7 @@ def _titled(figure: Figure, title: str, legend: Axes) -> Figure:
 
 
 KINDS: dict[str, Callable[[Chosen], Figure]] = {
-    one.__name__: one for one in (history, backends, shapes, roofline, scaling, cus, machine, sweep)
+    one.__name__: one for one in (history, backends, shapes, roofline, scaling, machine, sweep)
 }
 NEEDED = {"history": ("kernel", "case"), **dict.fromkeys(("backends", "shapes", "scaling", "sweep"), ("kernel",))}
 """Options without which a figure cannot be drawn."""

@@ -49,11 +49,10 @@ def build_site(out: Path, results: Path, repo_url: str | None = None) -> bool:
 # `ridgeline plot`: a figure of the records for a comment or a paper.
 
 
-FIGURES = ("history", "backends", "shapes", "roofline", "scaling", "cus", "machine", "sweep")
+FIGURES = ("history", "backends", "shapes", "roofline", "scaling", "machine", "sweep")
 FORMATS = (".png", ".svg", ".pdf")
 
 EXAMPLES = """ridgeline plot shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png
-  ridgeline plot cus --out cus.svg
   ridgeline plot machine --machine h200x4-b112377d --out machine.png
   ridgeline plot sweep --kernel gemm --out sweep.svg"""
 
@@ -71,8 +70,8 @@ def plot(given: Given) -> int:
 
     history: a case over the commits.  backends: all backends of an operator beside the library.  shapes: speed over the
     size of a case or the payload of a collective.  roofline: all cases under the roofs.  scaling: over the number of
-    ranks.  cus: over the CUs that a collective takes.  machine: its GPUs over time.  sweep: the points of an operator's
-    newest recorded sweep beside their anchor (`ridgeline study` draws those of studies).
+    ranks.  machine: its GPUs over time.  sweep: the points of an operator's newest recorded sweep beside their anchor
+    (`ridgeline study` draws those of studies).
     """
     what, out, results = given.what, given.out, given.results
     if out.suffix.lower() not in FORMATS:
