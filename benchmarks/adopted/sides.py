@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.adopted.ranks import ScriptPool, disagreement, joint_end, joint_facts
 from benchmarks.adopted.survey import SAMPLE_S
 from benchmarks.coordinator import samples, starting
-from benchmarks.coordinator.case_run import CaseRun
+from benchmarks.coordinator.case_run import STARVED_SHARE, CaseRun
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import Failed, Failure
@@ -253,6 +253,11 @@ class ScriptCase(CaseRun):
 
     def _warn(self, arm: PlannedArm, facts: ArmFacts) -> None:
         self.warnings += [f"{arm.role}: {one}" for one in samples.symptoms_of(facts.seconds)]
+        if self.case.world > 1 and facts.starved > STARVED_SHARE * len(facts.seconds):
+            told = (
+                f"{facts.starved} of {len(facts.seconds)} samples a rank's host was late, and the others waited for it"
+            )
+            self.warnings.append(f"{arm.role}: in {told}")
 
     def _check(self, arm: PlannedArm, step: str) -> list[Any] | None:
         """After timing a side must still give what it gave before, if equal calls give equal outputs at all."""

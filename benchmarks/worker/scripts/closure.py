@@ -76,7 +76,7 @@ class ClosureBench:
         self._bits = ""
         self._first: executed.Watch | None = None
         self._launched = clocks.Timed(timed.call)
-        self._starved = 0
+        self._starved, self._times = 0, MOST_TIMES if ranks.world > 1 else 1
         self.clock: Any = None
         self.samples_s: list[float] = []
 
@@ -170,7 +170,7 @@ class ClosureBench:
         """So many samples.  Of ranks they are taken again where a device came to the call before its host had enqueued
         it: all others wait for that one, and its host's delay would be in their times.
         """
-        for left in reversed(range(MOST_TIMES if self._ranks.world > 1 else 1)):
+        for left in reversed(range(self._times)):
             self._ranks.meet()
             self._put_back()
             taken: clocks.Samples = self.clock.run([self._launched] * many)
@@ -178,8 +178,9 @@ class ClosureBench:
             if warm_up or late:
                 for enqueue_s, starved in zip(taken.enqueue_s, taken.starved, strict=True):
                     self.clock.adapt(self._launched, enqueue_s, starved)
-            if not (late and left):
-                break
+            if not late:
+                return taken
+            self._times = self._times if left else 1  # it waits for its device itself: no lead is long enough
         return taken
 
     def drop(self) -> None:
