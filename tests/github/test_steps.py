@@ -19,7 +19,7 @@ from tests.ci.commands.test_gate_trials import scene as scene
 from tests.ci.commands.test_machines import night
 from tests.ci.newcomer.conftest import LEGAL
 from tests.github.actions import ROOT, Expressions, JobRun, StepDone, load
-from tests.kit import git
+from tests.kit import git, mostly_nightly
 from tests.standins.github import StandIn
 
 TRIED = "2026-11-20T12:00:00Z", "2026-11-20T13:00:00Z"
@@ -169,7 +169,7 @@ def test_a_machine_that_never_comes_is_told_as_absent(stage: Stage, status: str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["Check", "Pull request / Check"])
+@pytest.mark.parametrize("name", mostly_nightly(["Check", "Pull request / Check"], "Pull request / Check"))
 def test_the_trials_of_the_hosted_check_are_judged_and_told(stage: Stage, name: str) -> None:
     """Ours, and that of a repository which calls check.yml."""
     cpu = {**MACHINE, "kind": "cpu", "market_name": None}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import subprocess
 import sys
 
 import pytest
@@ -380,28 +379,3 @@ def test_installed_functions_are_compared_and_a_change_is_named(tmp_path, capsys
     assert "the argument use_non_temporal_load is gone" in differing[0]
     assert "as in ROCm/aiter aiter/ops/moe_op.py at e4048607 (2026-08-22)" in differing[0]
     assert sum(line.startswith("same") for line in lines) == len(RECORDED) - 1
-
-
-def test_an_earlier_version_that_is_supported_is_the_same(tmp_path):
-    name = "primus_turbo_cpp_extension::ck_grouped_gemm"
-    assert contracts.sentence(RECORDED[name], earlier(name).arguments, "primus-turbo") == ""
-    assert "the argument transB is gone" in contracts.sentence(
-        RECORDED[name], [one for one in RECORDED[name].arguments if one.name != "transB"], "primus-turbo"
-    )
-
-
-def test_a_checkout_is_compared_in_a_process_of_its_own(tmp_path):
-    source = tmp_path / "csrc" / "pytorch"
-    source.mkdir(parents=True)
-    ck = RECORDED["primus_turbo_cpp_extension::ck_grouped_gemm"]
-    lines = [f'm.def("ck_grouped_gemm({", ".join(f"{a.type} {a}" for a in ck.arguments)}) "\n  "-> Tensor");']
-    (source / "bindings_pytorch.cpp").write_text("\n".join(lines))
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.contracts", "--source", f"AMD-AGI/Primus-Turbo={tmp_path}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert [line.split()[0] for line in ran.stdout.splitlines()] == ["same", "absent", "absent"]
-    assert "registers no operator ck_grouped_gemm_variable_k" in ran.stdout

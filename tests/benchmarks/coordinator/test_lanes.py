@@ -433,7 +433,7 @@ def test_the_seconds_of_the_lines_are_those_of_the_clock(toy_tree, three_lanes):
     assert {line["side_by_side"] for line in lines} == {3}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_kernel_that_kills_the_parent_of_all_costs_itself_only(tmp_path, three_lanes):
     killer = next(kernel for kernel in KERNELS if kernel.name == "kills_parent")
     tree = tree_of(tmp_path / "tree", [killer])

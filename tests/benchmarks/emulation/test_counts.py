@@ -11,13 +11,10 @@ from click.testing import CliRunner
 
 from benchmarks.emulation.counts import Counts, Observer, bound, lds_cycles, matrix_cycles
 from benchmarks.emulation.launch import execute
-from benchmarks.emulation.triton_driver import emulated
 from benchmarks.emulation.waves import EXEC, Waves
 from ci.commands.emulate import emulate
 from kernels.hardware import by_market_name
-from kernels.spec import Place
 from tests.benchmarks.emulation import kernels
-from tests.benchmarks.emulation.test_operators import gemm_case
 
 LANE = np.arange(64)[None]
 ALL = np.ones((1, 64), np.bool_)
@@ -47,34 +44,6 @@ def test_one_step_over_k_too_many_is_exactly_its_instructions(arch):
         assert wrong.classes["load"] - right.classes["load"] == loads
         assert wrong.bytes["load"] == right.bytes["load"], "masked lanes ask for nothing"
         assert wrong.classes["store"] == right.classes["store"]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
-@pytest.mark.parametrize(
-    ("shape", "knobs"),
-    [((16, 64, 256), {}), ((200, 136, 256), {}), ((64, 64, 1024), {}), ((128, 192, 512), {"num_stages": 1})],
-)
-def test_one_more_step_of_our_gemm_is_exactly_its_matrix_instructions(arch, shape, knobs):
-    m, n, k = shape
-    kernel, backend, case = gemm_case(m, n, k)
-    chosen = {**kernel.backends[backend].config(case.at(Place(device="cpu", arch=arch)), arch), "split_k": 1, **knobs}
-    step, tile = chosen["block_k"], (chosen["block_m"], chosen["block_n"])
-    done = []
-    for depth in (k, k + step, k + 2 * step):
-        kernel, backend, case = gemm_case(m, n, depth)
-        case = case.at(Place(device="cpu", arch=arch))
-        executed = []
-        with emulated(arch, executed.append):
-            kernel.backends[backend].build(case, kernel.function("inputs")(case, 1), **chosen)()
-        [one] = executed
-        done.append(one.counts)
-    programs = -(-m // tile[0]) * -(-n // tile[1])
-    [name] = done[0].matrix
-    per = int(name.split("x")[2].split("_")[0]) * 16 * 16
-    for before, after in zip(done, done[1:], strict=False):
-        assert (after.classes["mfma"] - before.classes["mfma"]) * per == programs * tile[0] * tile[1] * step
-    assert done[2].classes["load"] - done[1].classes["load"] == done[1].classes["load"] - done[0].classes["load"] > 0
 
 
 def test_the_classes_of_contained_code_and_what_masked_lanes_ask_for():
