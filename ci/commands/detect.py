@@ -13,11 +13,10 @@ from typing import Literal
 import click
 import numpy as np
 import pandas as pd
-from rich.table import Table
-from rich.text import Text
 
 from ci.judging.policy import Settings
-from ci.options import JSON, NO_VERDICT, PASS, REGRESSION, Given, option, out_console, print_json, verb
+from ci.options import JSON, NO_VERDICT, PASS, REGRESSION, Given, option, print_json, verb
+from ci.report.document import Sheet, markdown
 from ci.report.words import interval, percent, plain, plural
 from ci.stats.steps import SHORTEST, find_many
 from ci.stats.types import Step
@@ -31,10 +30,8 @@ SMALLEST = Settings.recorded_smallest_effect
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SeriesSteps:
-    """A series in order of time where the file has times.  rows: with `commit` where the file has one.
-
-    points: how many rows have a value.  steps: with indices among the rows.
-    """
+    """A series.  rows: in order of time where the file has times.  points: how many have a value.  steps: with indices
+    among the rows."""
 
     name: str
     rows: pd.DataFrame
@@ -108,14 +105,13 @@ def detect(given: Given) -> int:
 
 def with_steps(rows_of: dict[str, pd.DataFrame]) -> list[SeriesSteps]:
     """Every series with its steps."""
-    at = {name: np.flatnonzero(rows["value"].notna()) for name, rows in rows_of.items()}
-    found = find_many([rows["value"].to_numpy()[at[name]] for name, rows in rows_of.items()])
-    return [
-        SeriesSteps(
-            name, rows, len(at[name]), [dataclasses.replace(step, index=int(at[name][step.index])) for step in steps]
-        )
-        for (name, rows), steps in zip(rows_of.items(), found, strict=True)
-    ]
+    known = {name: rows["value"].reset_index(drop=True).dropna() for name, rows in rows_of.items()}
+    found = find_many([values.to_numpy() for values in known.values()])
+    series = []
+    for (name, values), steps in zip(known.items(), found, strict=True):
+        placed = [dataclasses.replace(step, index=int(values.index[step.index])) for step in steps]
+        series.append(SeriesSteps(name, rows_of[name], len(values), placed))
+    return series
 
 
 def direction(step: Step, better: Better) -> str:
@@ -149,23 +145,24 @@ def _document(series: SeriesSteps, better: Better, is_regression: bool) -> dict[
 
 
 def _show(all_series: Sequence[SeriesSteps], better: Better, slower: int) -> None:
-    console = out_console()
-    steps = [(own, step) for own in all_series for step in own.steps]
-    console.print(f"{len(all_series)} series, {plural(len(steps), 'change')}; {slower} end slower")
-    table = Table("series", "at", "commit", "change", "99 % interval", "before", "after", "p", "", box=None)
-    for own, step in steps:
-        commit = plain(own.rows["commit"].iloc[step.index], 40)[:12] if "commit" in own.rows else "-"
-        change, ends = percent(step.ratio), interval(step.ratio_low, step.ratio_high)
-        levels = (f"{step.before:.4g}", f"{step.after:.4g}", f"{step.p_value:.1g}")
-        cells = (plain(own.name, 60), str(step.index), commit, change, ends, *levels, direction(step, better))
-        table.add_row(*map(Text, cells))
-    if steps:
-        console.print(table)
+    rows = [
+        (
+            plain(own.name, 60),
+            plain(own.rows["commit"].iloc[step.index], 12) if "commit" in own.rows else "-",
+            direction(step, better),
+            str(step.index),
+            percent(step.ratio),
+            interval(step.ratio_low, step.ratio_high),
+            *(f"{number:.4g}" for number in (step.before, step.after, step.p_value)),
+        )
+        for own in all_series
+        for step in own.steps
+    ]
+    head = ("series", "commit", "", "at", "change", "99 % interval", "before", "after", "p")
+    title = f"{len(all_series)} series, {plural(len(rows), 'change')}; {slower} end slower"
+    click.echo(markdown(Sheet(title, head, tuple(rows), 3)) if rows else title)
     gaps = sum(len(own.rows) - own.points for own in all_series)
     if gaps:
-        console.print(f"left out: {plural(gaps, 'row')} without a value")
-    short = [plain(own.name, 40) for own in all_series if own.points < 2 * SHORTEST]
-    if short:
-        console.print(
-            f"under {2 * SHORTEST} points, the fewest that can show a step: {', '.join(short[:10])}", markup=False
-        )
+        click.echo(f"left out: {plural(gaps, 'row')} without a value")
+    if short := [plain(own.name, 40) for own in all_series if own.points < 2 * SHORTEST]:
+        click.echo(f"under {2 * SHORTEST} points, the fewest that can show a step: {', '.join(short[:10])}")

@@ -21,12 +21,12 @@ from ci.options import (
     err_console,
     flag,
     option,
-    out_console,
     print_json,
     several,
     verb,
     wait_for_turn,
 )
+from ci.report.document import markdown
 from ci.report.words import plain, plural
 from ci.stats.sweeps import MISS
 from ci.sweeps import catalogue, grid, show
@@ -117,7 +117,8 @@ def sweep(given: Given) -> int:
     if given.as_json:
         print_json(show.document(ended.measured, rankings, left, ended.why if left else ""))
         return NO_VERDICT if left else PASS
-    show.terminal(rankings, out_console())
+    for ranking in rankings:
+        click.echo("\n".join([markdown(show.sheet(ranking)), *show.case_sentences(ranking), ""]))
     click.echo(f"{chances}\n{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {out}, {table.name}")
     if ended.left:
         rung = f"rung {ended.left.rung + 1} of {len(rungs)}"

@@ -22,13 +22,13 @@ from ci.options import (
     Given,
     err_console,
     flag,
-    out_console,
     print_json,
     several,
     verb,
     wait_for_turn,
 )
-from ci.sweeps import catalogue, run, tuning
+from ci.report.document import Sheet, markdown
+from ci.sweeps import catalogue, run, show, tuning
 from ci.sweeps.measured import Measured, SweepError, read
 from ci.sweeps.pruning import PointCompiler
 from ci.sweeps.tuning import Action
@@ -110,11 +110,13 @@ def _write(cases: list[catalogue.BackendOffer], measured: Measured, given: Given
         elif before != after:
             replace(file, after)
             click.echo(f"wrote {file}", err=True)
+    document, actions = tuning.document(decided), {decision.action for decision in decided}
     if given.as_json:
-        print_json(tuning.document(decided))
+        print_json({"entries": document})
     else:
-        tuning.show(decided, out_console())
-    actions = {decision.action for decision in decided}
+        head = ("entry", "action", "knobs", "why")
+        rows = [(row["entry"], row["action"], show.knob_words(row["knobs"] or {}), row["why"]) for row in document]
+        click.echo(markdown(Sheet(given.operator, head, tuple(rows), len(head))), nl=False)
     if given.verify and actions & {Action.MOVED, Action.REMOVED}:
         return REGRESSION
     return NO_VERDICT if Action.OPEN in actions else PASS

@@ -13,13 +13,12 @@ import pandas as pd
 
 from benchmarks.points import Knobs, label
 from ci.report import words
+from ci.report.document import Sheet
 from ci.stats.sweeps import INDIFFERENCE
 from ci.sweeps.measured import Measured
 from ci.trials.trial import Json
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ci.sweeps.pruning import Pruned
 
 MAX_LISTED = 8
@@ -114,28 +113,18 @@ def winner_sentence(ranking: CaseRanking) -> str:
     return "; ".join(parts + ([f"{close} more within 1 % of it"] if close > 0 else []))
 
 
-def terminal(rankings: Sequence[CaseRanking], console: Console) -> None:
-    """A table of the best points of each case, and under it what the others came to."""
-    from rich.table import Table  # a page of sweeps needs none
-
-    for ranking in rankings:
-        names = ("time", f"ratio to {ranking.anchor}", "interval", "trials", "rounds")
-        table = Table(title=f"{ranking.operator} {ranking.case}", title_justify="left", box=None, pad_edge=False)
-        table.add_column("point")
-        for name in names:
-            table.add_column(name, justify="right")
-        best = [row for row in ranking.ranked[:MAX_LISTED] if not row["equal_to"]]
-        plain = [row for row in ranking.ranked[MAX_LISTED:] if not row["knobs"]]  # the anchor is always listed
-        for row in (*best, *plain):
-            mark = " (anchor)" if row["is_anchor"] else " (winner)" if row is ranking.winner else ""
-            ends = "" if row["is_anchor"] or row["low"] is None else f"{row['low']:.4f} to {row['high']:.4f}"
-            numbers = (words.duration(row["seconds"]), f"{row['ratio']:.4f}", ends, str(row["trials"]))
-            table.add_row(
-                row["name"] + mark, *numbers, str(row["rounds"]), style="bold" if mark == " (winner)" else None
-            )
-        console.print(table)
-        for sentence in case_sentences(ranking):
-            console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+def sheet(ranking: CaseRanking) -> Sheet:
+    """The best points of a case."""
+    best = [row for row in ranking.ranked[:MAX_LISTED] if not row["equal_to"]]
+    plain = [row for row in ranking.ranked[MAX_LISTED:] if not row["knobs"]]  # the anchor is always listed
+    rows = []
+    for row in (*best, *plain):
+        mark = " (anchor)" if row["is_anchor"] else " (winner)" if row is ranking.winner else ""
+        ends = "" if row["is_anchor"] or row["low"] is None else f"{row['low']:.4f} to {row['high']:.4f}"
+        counts = (str(row["trials"]), str(row["rounds"]))
+        rows.append((row["name"] + mark, words.duration(row["seconds"]), f"{row['ratio']:.4f}", ends, *counts))
+    head = ("point", "time", f"ratio to {ranking.anchor}", "interval", "trials", "rounds")
+    return Sheet(f"{ranking.operator} {ranking.case}", head, tuple(rows), 1)
 
 
 def csv(measured: Measured) -> str:

@@ -9,15 +9,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 import tomlkit
-from rich.console import Console
-from rich.table import Table
 from tomlkit.exceptions import ParseError
 
 from benchmarks.points import Knobs, Point
@@ -296,30 +293,18 @@ def confirmation(decision: EntryDecision, measured: Measured) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value}
 
 
-def show(decided: Sequence[EntryDecision], console: Console) -> None:
-    """A row for each entry, and how many there are of each kind."""
-    table = Table("entry", "", "knobs", "why", box=None, pad_edge=False)
-    for decision in decided:
-        knobs = " ".join(f"{name}={value}" for name, value in (decision.entry or {}).items())
-        table.add_row(str(decision.place), str(decision.action), knobs, decision.why)
-    console.print(table, markup=False)
-    counts = Counter(decision.action for decision in decided)
-    console.print(", ".join(f"{counts[action]} {action}" for action in Action if counts[action]))
-
-
-def document(decided: Iterable[EntryDecision]) -> dict[str, object]:
-    """What --json prints."""
-    entries = [
+def document(decided: Iterable[EntryDecision]) -> list[dict[str, Any]]:
+    """The decisions as JSON values."""
+    return [
         {
             "entry": str(decision.place),
+            "action": str(decision.action),
+            "knobs": decision.entry,
+            "why": decision.why,
             "cases": [case.case for case in decision.cases],
             "backend": decision.cases[0].backend,
-            "action": str(decision.action),
-            "why": decision.why,
-            "knobs": decision.entry,
             "against_rule": decision.against_rule,
             "trials": decision.trials,
         }
         for decision in decided
     ]
-    return {"entries": entries}
