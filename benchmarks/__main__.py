@@ -30,7 +30,6 @@ from benchmarks.coordinator import orders, starting
 from benchmarks.coordinator.checkouts import Checkout, kernel_files, refuse_unknown
 from benchmarks.coordinator.orders import Sources
 from benchmarks.coordinator.trial import Session, measure
-from benchmarks.isa.__main__ import main as compiling
 from benchmarks.machine import limits
 from benchmarks.plan import (
     BURST_ROUNDS,
@@ -316,11 +315,9 @@ def _candidates(arguments: argparse.Namespace) -> int:
 
 
 def _commands(arguments: argparse.Namespace) -> int:
-    """Commands of this program and of `benchmarks.isa`, by the name of the module."""
-    modules = {"benchmarks": main, "benchmarks.isa": compiling}
     commands = program.given()
     starting.prepare(sys.executable)
-    return program.in_turn(lambda argv: modules[argv[0]](list(argv[1:])), commands)
+    return program.in_turn(lambda argv: main(list(argv[1:])), commands)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

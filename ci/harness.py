@@ -124,12 +124,9 @@ def measure(
     return USAGE
 
 
-def produce(argv: Sequence[str], out: Path, console: Console, title: str, by: OneProgram | None = None) -> None:
-    """Run a program that must write the file `out`; its lines are shown only if it fails, as a MeasureError.
-
-    by: what runs it as one of its commands; None: a process of its own.
-    """
-    ended = (by.follow if by else follow)(argv, console, title, echo=False)
+def produce(argv: Sequence[str], out: Path, console: Console, title: str) -> None:
+    """Run a program that must write the file `out`; its lines are shown only if it fails, as a MeasureError."""
+    ended = follow(argv, console, title, echo=False)
     if ended.code < 0:
         raise MeasureError(f"{_shown(argv)} was {ended.how}; last it said: {ended.last}")
     if ended.code == USAGE or not out.exists():

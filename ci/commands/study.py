@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import click
-from rich.table import Table
 
 from ci.commands.common.measuring import one_checkout
 from ci.commands.sweep import ARCH, BUDGET
@@ -21,12 +20,12 @@ from ci.options import (
     Given,
     err_console,
     flag,
-    out_console,
     print_json,
     several,
     verb,
     wait_for_turn,
 )
+from ci.report.document import Sheet, markdown
 from ci.studies import folder, run
 from ci.studies.declared import studies, study_named
 from ci.studies.types import Study
@@ -78,7 +77,8 @@ def study(given: Given) -> int:
             if given.as_json:
                 print_json({declared.name: plan})
             else:
-                out_console().print(run.plan_table(declared.name, plan))
+                rows = tuple(tuple(str(value).strip("[]{}") for value in part.values()) for part in plan)
+                click.echo(markdown(Sheet(declared.name, tuple(plan[0]), rows, 3)), nl=False)
             return PASS
         sources = [project.place(f"{WORKING}/{declared.name}.jsonl")]
         left = run.measured(declared, parts, checkout, sources[0], given.budget, console)
@@ -100,11 +100,10 @@ def _list(as_json: bool) -> int:
     if as_json:
         print_json(rows)
         return PASS
-    table = Table("study", "question", "operators", "ranks", box=None)
     for declared in studies().values():
         ranks = sorted({world for part in declared.parts for world in part.ranks})
-        table.add_row(declared.name, declared.question, ", ".join(declared.operators), ", ".join(map(str, ranks)))
-    out_console().print(table)
+        click.echo(f"{declared.name}: {declared.question}")
+        click.echo(f"  {', '.join(declared.operators)} on {', '.join(map(str, ranks))} ranks")
     return PASS
 
 
@@ -115,8 +114,7 @@ def _show(declared: Study, made: folder.Rendered, as_json: bool) -> None:
         where = {"study": declared.name, "folder": str(made.folder), "figures": made.figures}
         print_json({**where, "waits": made.waits, "guidance": made.findings, "rows": rows})
         return
-    console = out_console()
-    console.print(f"[bold]{declared.title}[/bold]")
-    console.print(f"{len(made.table)} rows in {made.folder / 'table.md'}, figures: {', '.join(made.figures) or 'none'}")
+    where = f"{len(made.table)} rows in {made.folder / 'table.md'}, figures: {', '.join(made.figures) or 'none'}"
+    click.echo(f"{declared.title}\n{where}")
     for line in (*made.findings, *(f"not there: {words}" for words in made.waits)):
-        console.print(f"- {line}", markup=False)
+        click.echo(f"- {line}")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.points import Batch, Knobs, Point
 from ci import harness
@@ -206,12 +205,3 @@ def planned(parts: Sequence[ReadyPart]) -> list[dict[str, object]]:
         }
         for part in parts
     ]
-
-
-def plan_table(name: str, parts: Sequence[Mapping[str, object]]) -> Table:
-    """A dry run (`planned`) as a table."""
-    columns = ("operator", "ranks", "cases", "points", "measured", "left_out", "gpu_minutes")
-    table = Table(*(column.replace("_", " ") for column in columns), title=f"{name} on {parts[0]['arch']}")
-    for part in parts:
-        table.add_row(*(str(part[column]).strip("[]{}") for column in columns))
-    return table

@@ -340,14 +340,6 @@ def test_ctrl_c_ends_the_program_of_many_commands(benchmarks: Path, tmp_path: Pa
         assert not lifetime.lives(pid)
 
 
-def test_a_result_is_produced_by_one_of_many_commands(benchmarks: Path, tmp_path: Path) -> None:
-    benchmarks.write_text(MANY)
-    with harness.OneProgram() as program:
-        produce(one("write", str(tmp_path / "out")), tmp_path / "out", console(), "x", program)
-        with pytest.raises(MeasureError, match=r"^\d+$"):
-            produce(one("say"), tmp_path / "none", console(), "x", program)
-
-
 def test_a_command_is_typed_again_with_other_options(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = ["ridgeline", "adopt", "a b.py", "--out=x", "--trials", "3", "--case", "--list", "--", "--trials", "8"]
     monkeypatch.setattr(sys, "argv", typed)
