@@ -288,8 +288,9 @@ def read_cells(path: str) -> pd.DataFrame:
         text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
         first = next(filter(str.strip, text.splitlines()), "")
         separator = max(",;\t", key="".join(first.split('"')[::2]).count)  # outside of quotes
-        how = {"header": None, "dtype": str, "keep_default_na": False, "skipinitialspace": True}
-        rows = pd.read_csv(io.StringIO(text), sep=separator, **how).fillna("")
+        rows = pd.read_csv(
+            io.StringIO(text), sep=separator, header=None, dtype=str, keep_default_na=False, skipinitialspace=True
+        ).fillna("")
     except (EOFError, OSError, zlib.error) as error:
         raise TableError(f"{shown} is a damaged .gz file ({error}); copy it again") from error
     except UnicodeDecodeError as error:

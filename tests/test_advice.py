@@ -114,7 +114,7 @@ def test_commands_are_found_in_sentences(text: str, words: list[str]) -> None:
     [
         ("ab BASE HEAD --kernel NAME", "placeholder"),
         ("check --nothing", "No such option"),
-        ("tune --verify", "lacks operators"),
+        ("tune --verify", "lacks operator"),
         ("records add", "lacks arguments"),
         ("record trials.jsonl", "today is records add"),
         ("bringup --only", "requires an argument"),

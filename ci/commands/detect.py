@@ -57,7 +57,7 @@ def read(path: str) -> dict[str, pd.DataFrame]:
     _refuse(rows["value"], ~absent & ~((numbers > 0) & (numbers < np.inf)), "is no positive number, and has no ratio")
     rows["value"] = numbers.where(~absent)
     if "time" in rows:
-        moments = pd.to_numeric(rows["time"], errors="coerce").astype(float)
+        moments: pd.Series = pd.to_numeric(rows["time"], errors="coerce").astype(float)
         if moments.isna().all():
             moments = pd.to_datetime(rows["time"], errors="coerce", utc=True, format="mixed")
         _refuse(rows["time"], moments.isna(), "is no time: seconds, or a date such as 2026-11-28")
@@ -69,8 +69,8 @@ def read(path: str) -> dict[str, pd.DataFrame]:
 
 def _refuse(column: pd.Series, wrong: pd.Series, why: str) -> None:
     if wrong.any():
-        row = wrong.idxmax()
-        raise TableError(f"row {row}, column {column.name!r}: {plain(column[row], 40)!r} {why}; mend or empty the cell")
+        cell = plain(column[wrong].iloc[0], 40)
+        raise TableError(f"row {wrong.idxmax()}, column {column.name!r}: {cell!r} {why}; mend or empty the cell")
 
 
 @verb("ridgeline detect history.csv --better lower")

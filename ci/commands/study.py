@@ -77,8 +77,8 @@ def study(given: Given) -> int:
             if given.as_json:
                 print_json({declared.name: plan})
             else:
-                rows = tuple(tuple(str(value).strip("[]{}") for value in part.values()) for part in plan)
-                click.echo(markdown(Sheet(declared.name, tuple(plan[0]), rows, 3)), nl=False)
+                cells = tuple(tuple(str(value).strip("[]{}") for value in part.values()) for part in plan)
+                click.echo(markdown(Sheet(declared.name, tuple(plan[0]), cells, 3)), nl=False)
             return PASS
         sources = [project.place(f"{WORKING}/{declared.name}.jsonl")]
         left = run.measured(declared, parts, checkout, sources[0], given.budget, console)
@@ -114,7 +114,7 @@ def _show(declared: Study, made: folder.Rendered, as_json: bool) -> None:
         where = {"study": declared.name, "folder": str(made.folder), "figures": made.figures}
         print_json({**where, "waits": made.waits, "guidance": made.findings, "rows": rows})
         return
-    where = f"{len(made.table)} rows in {made.folder / 'table.md'}, figures: {', '.join(made.figures) or 'none'}"
-    click.echo(f"{declared.title}\n{where}")
+    made_there = f"{len(made.table)} rows in {made.folder / 'table.md'}, figures: {', '.join(made.figures) or 'none'}"
+    click.echo(f"{declared.title}\n{made_there}")
     for line in (*made.findings, *(f"not there: {words}" for words in made.waits)):
         click.echo(f"- {line}")

@@ -109,8 +109,9 @@ def sheets(comparison: TableComparison, read: TableFile, formula: str) -> Iterat
 def _statistics(against: Against, title: str, left_out: str) -> Iterator[Sheet]:
     for table in against.groups:
         own = table[table["backend"] != left_out].drop(columns="size")
-        names = list(own)[: list(own).index("backend")]
-        heads = {name: name.replace("_", " ") for name in list(own)[len(names) + 1 :]}
+        columns = list(map(str, own))
+        names = columns[: columns.index("backend")]
+        heads = {name: name.replace("_", " ") for name in columns[len(names) + 1 :]}
         yield _sheet(
             f"by {', '.join(names)}" if names else title, own.rename(columns=heads | {"below": f"below {BOUND}"})
         )
@@ -118,7 +119,7 @@ def _statistics(against: Against, title: str, left_out: str) -> Iterator[Sheet]:
 
 def _sheet(title: str, table: pd.DataFrame) -> Sheet:
     cells = [tuple(map(_cell, row)) for row in table.itertuples(index=False, name=None)]
-    return Sheet(title, tuple(table), tuple(cells), list(table).index("backend") + 1)
+    return Sheet(title, tuple(map(str, table)), tuple(cells), list(table).index("backend") + 1)
 
 
 def _cell(value: object) -> str:
@@ -136,7 +137,7 @@ def document(comparison: TableComparison, read: TableFile) -> dict[str, object]:
 
     def worst(against: Against) -> list[dict[str, object]]:
         rows: list[dict[str, object]] = against.worst.to_dict("records")  # type: ignore[assignment]
-        return [{**row, "key": keys.loc[row["row"]].to_dict()} for row in rows]
+        return [{**row, "key": keys.loc[int(str(row["row"]))].to_dict()} for row in rows]
 
     regrets = [
         {
@@ -177,4 +178,4 @@ def _backends(table: pd.DataFrame) -> dict[str, Mapping[str, object]]:
     numbers = table.assign(mean=table["ratio_of_means"], geomean=table["geometric_mean"])
     columns = [*(name for name in names if name not in ("size", "geometric_mean")), "mean", "geomean"]
     rows = numbers.set_index("backend")[columns].to_dict("index")
-    return {str(name): {what: None if n != n else n for what, n in row.items()} for name, row in rows.items()}
+    return {str(name): {str(what): None if n != n else n for what, n in row.items()} for name, row in rows.items()}

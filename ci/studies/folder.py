@@ -86,7 +86,7 @@ def render(study: Study, measured: StudyRows, folder: Path, remarks: Sequence[st
 def _write_table(stem: Path, table: pd.DataFrame, title: str, remarks: Iterable[str] = ()) -> None:
     """As CSV with full precision, and as Markdown with headings that say the unit; remarks follow as a list."""
     replace(stem.with_suffix(".csv"), table.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
-    heads = [f"{value}{colon}{plots.heading(name)}" for value, colon, name in (c.rpartition(": ") for c in table)]
+    heads = [f"{value}{colon}{plots.heading(name)}" for value, colon, name in (str(c).rpartition(": ") for c in table)]
     cells = [tuple(map(_cell, row)) for row in table.itertuples(index=False, name=None)]
     texts = next((n for n, name in enumerate(table) if pd.api.types.is_numeric_dtype(table[name])), len(heads))
     body = markdown(Sheet(title, tuple(heads), tuple(cells), texts))

@@ -204,9 +204,9 @@ def with_derived(rows: pd.DataFrame) -> pd.DataFrame:
 def of_device(rows: pd.DataFrame, value: Callable[[Hardware, str, int], float]) -> Series:
     """A number of each row's device, dtype and ranks; NaN for a device without an entry in kernels/hardware.py."""
     numbers = pd.Series(math.nan, index=rows.index)
-    for (_, dtype, world), own in rows.groupby(["machine", "dtype", "world"], sort=False, observed=True):
+    for (_, dtype, _), own in rows.groupby(["machine", "dtype", "world"], sort=False, observed=True):
         if hardware := derived.hardware_of(own.iloc[0]):
-            numbers[own.index] = value(hardware, str(dtype), int(world))
+            numbers[own.index] = value(hardware, str(dtype), int(own["world"].iloc[0]))
     return numbers
 
 

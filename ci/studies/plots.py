@@ -16,6 +16,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -25,10 +26,10 @@ from ci.whole_files import replace
 
 GREY = "#6b7280"
 
-COLOURS = mpl.cycler(color=("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"))
+COLOURS = cycler(color=("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"))
 """Okabe and Ito, Color Universal Design (2008): distinct with every common colour vision."""
 
-LOOKS = list(mpl.cycler(linestyle=("-", "--")) * (COLOURS + mpl.cycler(marker=("o", "s", "^", "D", "v", "P"))))
+LOOKS = list(cycler(linestyle=("-", "--")) * (COLOURS + cycler(marker=("o", "s", "^", "D", "v", "P"))))
 """Colour and marker of each group; more than twelve cannot be told apart."""
 
 MAX_LABELLED_POINTS = 12
@@ -36,9 +37,18 @@ MAX_LABELLED_POINTS = 12
 
 def style() -> contextlib.AbstractContextManager[None]:
     """Figures are made and saved within it; names of elements are then the same in every call (hashsalt)."""
-    look = {"font.size": 9, "axes.grid": True, "grid.alpha": 0.3, "lines.markersize": 3.5, "lines.linewidth": 1.3}
-    fixed = {"svg.hashsalt": "ridgeline", "svg.fonttype": "none", "axes.prop_cycle": COLOURS}
-    return mpl.rc_context({**look, **fixed})
+    return mpl.rc_context(
+        {
+            "font.size": 9,
+            "axes.grid": True,
+            "grid.alpha": 0.3,
+            "lines.markersize": 3.5,
+            "lines.linewidth": 1.3,
+            "svg.hashsalt": "ridgeline",
+            "svg.fonttype": "none",
+            "axes.prop_cycle": COLOURS,
+        }
+    )
 
 
 def panels(title: str, count: int, columns: int = 3, height: float = 3.2) -> tuple[Figure, list[Axes]]:
@@ -104,7 +114,7 @@ def lines(
             if len(ticks) <= MAX_LABELLED_POINTS:
                 axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=7)
         axes.set(xlabel=heading(x), ylabel=heading(y), yscale="log" if log_y else "linear")
-        axes.set_title(name if isinstance(name, str) else f"{heading(panel)} {name}", loc="left", fontsize=9)
+        axes.set_title(name if isinstance(name, str) else f"{heading(panel)} {name!s}", loc="left", fontsize=9)
     return with_legend(figure)
 
 

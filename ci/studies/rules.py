@@ -29,6 +29,7 @@ def best_choices(rows: pd.DataFrame, choice: str, keys: str | list[str], text: s
     table = losses(rows[rows[choice].astype(str) != ""].dropna(subset=["seconds"]), choice, keys)
     for key, own in table.groupby(keys, sort=True):
         best = own[own["cases"] == own["cases"].max()].sort_values("loss", kind="stable").iloc[0]
-        group = ", ".join(f"{part:.4g}" if isinstance(part, float) else str(part) for part in np.atleast_1d(key))
+        parts = key if isinstance(key, tuple) else (key,)
+        group = ", ".join(f"{part:.4g}" if isinstance(part, float) else str(part) for part in parts)
         lost = f"loses {best['loss'] - 1:.1%} in the mean, {best['worst'] - 1:.1%} at worst"
         yield f"{text} {group}: {best[choice]}; {lost}; {best['cases']} cases"

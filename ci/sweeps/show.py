@@ -139,7 +139,7 @@ def document(measured: Measured, rankings: Sequence[CaseRanking], left: int, why
     names = ("label", "backend", "knobs", "seconds", "ratio", "low", "high", "trials", "rounds", "rung", "equal_to")
 
     def point(row: PointRow | None) -> dict[str, object] | None:
-        return row and {name: row[name] for name in names}
+        return {name: row[name] for name in names} if row else None
 
     cases = [
         {

@@ -69,7 +69,7 @@ def findings(rows: pd.DataFrame) -> Iterator[str]:
         )
     comparison = compared(rows)
     for regret in comparison.regrets if comparison else ():
-        [of] = regret.against.groups[0].to_dict("records")
+        of = regret.against.groups[0].iloc[0]
         yield (
             f"{regret.column} against the best of its candidates: {of['geometric_mean']:.3f} in the geometric mean of "
             f"{of['rows']} rows, {of['below']} below 0.95, worst {of['worst']:.3f}"
