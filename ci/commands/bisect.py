@@ -232,8 +232,9 @@ def _axis(
         repository = Repository(Path.cwd())
         if request:
             by_files = functools.partial(programs.labels, request.program, repository)
-            return axes.commit_axis(repository, *ends, by_files, keeps=bool(request.program.build))
-        row = axes.commit_axis(repository, *ends, lambda commits: file_labels(repository, commits, planned.kernels))
+            return axes.commit_axis(repository, ends[0], ends[1], by_files, keeps=bool(request.program.build))
+        by_code = functools.partial(file_labels, repository, kernels=planned.kernels)
+        row = axes.commit_axis(repository, ends[0], ends[1], by_code)
         if not arches:
             return row
         # With the machine code of what is measured, in the cache of `ridgeline isa`.

@@ -31,6 +31,7 @@ from ci.trials import file
 from ci.trials.file import TrialFile
 from ci.trials.trial import Declaration
 from ci.why.explain import NOT_EXAMINED
+from kernels import project
 from kernels.project import ProjectError
 
 WHERE = together(
@@ -144,7 +145,9 @@ def expected_alone(given: Given, repository: Repository) -> Expected:
     given: of `ci sift`.
     """
     expected = _expected(given, given.head_commit, _job(given), repository)
-    return dataclasses.replace(expected, same_kernels=True, past=frozenset(on_main(repository.root) or ()))
+    names = tuple(one.name for one in programs.declared_programs(project.around(repository.root)))
+    past = frozenset(on_main(repository.root) or ())
+    return dataclasses.replace(expected, same_kernels=True, past=past, programs=names)
 
 
 def _job(given: Given) -> MeasuringJob | None:
