@@ -217,7 +217,6 @@ jobs submit
 jobs submit -- nothing
 doctor
 events
-isa --history
 ab nothing
 ab --replay none
 detect none

@@ -31,12 +31,11 @@ from ci.bisect.axes import (
 from ci.bisect.outcomes import LiveTrials
 from ci.bisect.search import expected_trials, replayed, search, state_of
 from ci.commands.common.measuring import here
-from ci.commands.common.outcome import CACHE, WHY, explained_commit
+from ci.commands.common.outcome import WHY, explained_commit
 from ci.git.repository import Repository
 from ci.harness import MeasurePlan, again, machine_kind, measure
 from ci.history import reading, triage, words
 from ci.history.types import EventKind
-from ci.isa.compiled import TreeCompiler, Wanted
 from ci.judging import policy
 from ci.judging.reach import file_labels
 from ci.options import (
@@ -58,7 +57,6 @@ from ci.options import (
     out_console,
     plan,
     print_json,
-    several,
     verb,
     wait_for_turn,
     with_rounds,
@@ -100,9 +98,6 @@ EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
 @TIMED
 @option("--trials -> most", "Most to spend.", click.IntRange(1, 1000), default=60)
 @option("--smallest SHARE", "Least step looked for, such as 0.01 (policy).", click.FloatRange(LEAST, 1.0))
-@several(
-    "--arch ARCH -> arches", "Compile every commit for gfx942, gfx950 or sm_90 first (no GPU): equal code is one class."
-)
 @option("--replay -> recording", "Take recorded trials; measure nothing.", ANY)
 @option("--program NAME", "A benchmark program of ridgeline.toml in place of operators.", heading=RARE)
 @POLICY
@@ -147,7 +142,7 @@ def bisect(given: Given) -> int:
             "say what became slower: --case KERNEL/CASE, --kernel NAME, --program NAME, or --event ID"
         )
     else:
-        row = _axis(given.axis, ends, planned, given.arches, request)
+        row = _axis(given.axis, ends, planned, request)
         recorded, what = outcomes.of_axis(recording, row) if recording else None, row.what
     if recorded:
         known = row.known if row else [None] * len(recorded.places)
@@ -212,18 +207,14 @@ def _program(given: Given, planned: MeasurePlan) -> ProgramRequest | None:
         return None
     if set(planned.kernels) - {name}:
         raise click.UsageError(f"--kernel {planned.kernels[0]} is no case of the program {name}")
-    if given.arches or given.axis != AXES[0]:
-        raise click.UsageError(f"a program is searched along commits: leave out --arch, --axis {given.axis}")
+    if given.axis != AXES[0]:
+        raise click.UsageError(f"a program is searched along commits: leave out --axis {given.axis}")
     programs.refuse_choices(vars(given), but=("cases", "backends"))
     return programs.declared_program(settings, name)
 
 
-def _axis(
-    kind: str, ends: Sequence[str], planned: MeasurePlan, arches: Sequence[str], request: ProgramRequest | None
-) -> Axis:
+def _axis(kind: str, ends: Sequence[str], planned: MeasurePlan, request: ProgramRequest | None) -> Axis:
     """The row of places that the arguments name."""
-    if arches and kind != AXES[0]:
-        raise click.UsageError(f"--arch compiles commits; leave it out with --axis {kind}")
     if kind == "commits":
         if len(ends) != FEWEST:
             raise click.UsageError(
@@ -234,13 +225,7 @@ def _axis(
             by_files = functools.partial(programs.labels, request.program, repository)
             return axes.commit_axis(repository, ends[0], ends[1], by_files, keeps=bool(request.program.build))
         by_code = functools.partial(file_labels, repository, kernels=planned.kernels)
-        row = axes.commit_axis(repository, ends[0], ends[1], by_code)
-        if not arches:
-            return row
-        # With the machine code of what is measured, in the cache of `ridgeline isa`.
-        cases = tuple(case.rpartition("/")[2] for case in planned.cases)
-        wanted = Wanted(arches, "nightly", planned.kernels, cases, planned.backends, lenient=True)
-        return axes.labelled(row, wanted, TreeCompiler(repository.root / CACHE, err_console()))
+        return axes.commit_axis(repository, ends[0], ends[1], by_code)
     if kind == "knob":
         if not ends:
             raise click.UsageError("--axis knob needs the knobs that differ, such as num_warps=4,8 num_stages=2,3")
@@ -357,7 +342,6 @@ def print_plan(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, 
         print_json({**plan_json, "trials": round(count, 1), "minutes": round(minutes, 1)})
         return PASS
     out_console().print(show.places_table(axis.places, axis.known, axis.what))
-    by = f", by what they compile to for {', '.join(given.arches)}" if given.arches else ""
-    click.echo(f"{len(axis.places) - 1} {axis.what}s, {state.classes} with code that may differ{by}")
+    click.echo(f"{len(axis.places) - 1} {axis.what}s, {state.classes} with code that may differ")
     click.echo(f"would take about {count:.0f} trials, {minutes:.0f} minutes, into {file}")
     return PASS

@@ -1,8 +1,7 @@
-"""`ridgeline isa`: what the compiler emits, compared over commits, or over the history."""
+"""`ridgeline isa`: what the compiler emits, compared over commits, or recorded for a range of them."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from pathlib import Path
 
@@ -10,16 +9,14 @@ import click
 from rich.text import Text
 
 from ci.git.command import GitError
-from ci.git.push import pushed
 from ci.git.repository import Repository
 from ci.harness import HARNESS
-from ci.history import exact
 from ci.isa import series
 from ci.isa import text as isa_text
 from ci.isa.compiled import TARGETS, CompiledTree, TreeCompiler, Wanted, parse
 from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, compare
 from ci.isa.rules import load_policy
-from ci.isa.text import loop_diff
+from ci.isa.text import code_diff
 from ci.options import (
     CASES,
     DRY_RUN,
@@ -36,7 +33,7 @@ from ci.options import (
     several,
     verb,
 )
-from ci.report.words import plain, plural
+from ci.report.words import plural
 from kernels import project
 
 EXAMPLES = """\
@@ -44,7 +41,6 @@ ridgeline isa                                  the code of the working tree
   ridgeline isa main my-branch --show            what changed, judged
   ridgeline isa main --execute --kernel gemm     and what its launches execute, in an emulator
   ridgeline isa --range v1.0..HEAD               record the history (..HEAD: all of it); goes on where it stopped
-  ridgeline isa --history --kernel gemm          what changed in it, commit by commit
   asv --config asv.isa.json compare -f 1 A B     the same counts by asv
 """
 
@@ -60,12 +56,10 @@ ridgeline isa                                  the code of the working tree
 @option("--timeout S -> timeout_s", "Time of one compilation.", Finite(min=0.1))
 @option("--memory MB -> memory_mb", "Memory of one compilation.", click.IntRange(min=100))
 @flag("--execute", "Also count what launches execute, in an emulator of gfx942 and gfx950 (extra emulate).")
-@flag("--show", "Show the changed loop as a diff.")
+@flag("--show", "Show the changed instructions as a diff.")
 @flag("--explain", "What bounds each kernel statically, as Markdown.")
 @option("--range A..B -> span", "Record the commits after A up to B that touch kernels.")
 @option("--newest N", "With --range: only the newest N of them.", click.IntRange(min=1))
-@option("--push BRANCH -> push_to", "With --range: commit the records and push them to it.")
-@flag("--history", "What changed from one recorded commit to the next.")
 @project_folder("--results", "code", "results_isa", "The recorded series.")
 def isa(given: Given) -> int:
     """Compile for MI300X, MI355X and H200 without a GPU: metrics, differences, verdict.
@@ -73,15 +67,13 @@ def isa(given: Given) -> int:
     With BASE, compare it with HEAD (default: the working tree).  Exit codes: 0 the same code, 1 regression, 2 no
     verdict: other code that no rule calls worse, or nothing to compare; 3 usage.
     """
-    if sum(map(bool, (given.base, given.span, given.history))) > 1:
-        raise click.UsageError("BASE HEAD, --range and --history exclude each other; give one of them")
-    if not given.span and (given.newest or given.push_to):
-        raise click.UsageError("--newest and --push belong to --range; give for instance --range ..HEAD")
+    if given.base and given.span:
+        raise click.UsageError("BASE HEAD and --range exclude each other; give one of them")
+    if given.newest and not given.span:
+        raise click.UsageError("--newest belongs to --range; give for instance --range ..HEAD")
     job = IsaJob(given)
     if given.span:
         return job.record()
-    if given.history:
-        return job.show_history()
     return job.compare() if given.base else job.describe()
 
 
@@ -96,8 +88,13 @@ class IsaJob:
             self.root = Path.cwd() if (Path.cwd() / "kernels").is_dir() else HARNESS
         self.cache = self.root / ".ridgeline" / "isa"
         self.compiler = TreeCompiler(self.cache, self.console)
-        recorded = given.span or given.history  # the series on record are of AMD's
-        chosen = (given.arches or (() if recorded else TARGETS), given.tier, given.kernels, given.cases, given.backends)
+        chosen = (
+            given.arches or (() if given.span else TARGETS),
+            given.tier,
+            given.kernels,
+            given.cases,
+            given.backends,
+        )
         limits = {"timeout_s": given.timeout_s, "memory_mb": given.memory_mb}
         self.wanted = Wanted(*chosen, **limits, execute=given.execute)
 
@@ -156,27 +153,7 @@ class IsaJob:
                 self._tell(f"Warning: {problem}")
             counts = f"{len(filled.known)} known already, {plural(len(filled.problems), 'problem')}."
             click.echo(f"{plural(len(filled.recorded), 'commit')} recorded in {given.results}, {counts}")
-        if given.push_to and (filled.recorded or filled.known):
-            self._tell(pushed(given.results, given.push_to, "Record machine code"))
         return filled.exit_code
-
-    def show_history(self) -> int:
-        """What changed from one recorded commit to the next."""
-        results = self.given.results
-        commits = exact.read(results, series.selects(self.wanted), self.root)
-        if not commits:
-            raise click.UsageError(f"{results} holds no recorded code; `ridgeline isa --range ..HEAD` records it")
-        if self.given.as_json:
-            print_json([dataclasses.asdict(one) for one in commits])
-        else:
-            _print(series.history_text(commits, self._subject))
-        return 0
-
-    def _subject(self, commit: str) -> str:
-        """The first line of a commit's message, "" where this clone does not have it."""
-        with contextlib.suppress(GitError):
-            return plain(Repository(self.root).resolve(commit).subject)
-        return ""
 
     def _lenient(self, tree: Path, what: str, lenient: bool = True) -> CompiledTree:
         """A source tree, compiled; a kernel, case or backend that it does not have is not an error."""
@@ -192,13 +169,13 @@ class IsaJob:
 
 
 def changed_code(judgement: IsaJudgement, cache: Path) -> str:
-    """The changed loop of every configuration that is worse (or, without such, changed), from the kept code texts."""
+    """The changed code of every configuration that is worse (or, without such, changed), from the kept code texts."""
     blocks = []
     for difference in judgement.of(CodeVerdict.SLOWER) or judgement.of(CodeVerdict.CHANGED):
         assert difference.base is not None
         assert difference.head is not None
         base, head = ((cache / entry.emitted.asm).read_text() for entry in (difference.base, difference.head))
-        blocks.append(f"{difference.name} on {difference.arch}\n{loop_diff(base, head)}")
+        blocks.append(f"{difference.name} on {difference.arch}\n{code_diff(base, head)}")
     return "\n".join(blocks)
 
 

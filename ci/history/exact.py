@@ -7,7 +7,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -85,15 +85,10 @@ class CodeRecord:
     values: Values
 
 
-def read(
-    results: Path,
-    keep: Callable[[CodePoint], bool] = lambda point: True,
-    repository: Path | None = None,
-    aside: Container[str] = (),
-) -> list[RecordedCommit]:
+def read(results: Path, repository: Path | None = None, aside: Container[str] = ()) -> list[RecordedCommit]:
     """The recorded commits, oldest first, each environment (version of Triton) on its own; torn files are left out.
 
-    Only configurations that both commits have are compared.  keep: which series to look at.  repository: a folder in
+    Only configurations that both commits have are compared.   repository: a folder in
     the repository whose history puts commits of the same second in order; without it, the one around `results`.
     aside: commits that are no part of this history.
     """
@@ -103,7 +98,7 @@ def read(
         before: Values = {}
         previous = ""
         for one in group:
-            now = {point: value for point, value in one.values.items() if keep(point)}
+            now = one.values
             new = tuple(sorted({point.kernel for point in now} - {point.kernel for point in before}))
             found.append(RecordedCommit(one.commit, one.date_ms, env, tuple(steps(before, now)), new, previous))
             before, previous = now, one.commit

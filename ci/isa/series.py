@@ -8,7 +8,6 @@ ask for `--machine` where there is only one.  asv takes smaller for better, and 
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import importlib.metadata
 import itertools
 import json
@@ -19,11 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from rich.text import Text
 
 from ci.git.command import GitError
 from ci.git.repository import Commit, Repository
-from ci.history.exact import CodePoint, RecordedCommit, sentences
 from ci.isa.compiled import CompiledTree, CompileError, CompileStatus, Executed, IsaError, Json, Metrics, Wanted
 from ci.isa.judge import entries_by_case
 from ci.judging.reach import NO_FILES, file_labels
@@ -228,39 +225,6 @@ def _file_of(path: Path, commit: Commit) -> dict[str, Any]:
         return {}
     good = isinstance(data, dict) and data.get("commit_hash") == commit.hash and isinstance(data.get("results"), dict)
     return data if good else {}
-
-
-# The history of the machine code for a terminal: what changed from one recorded commit to the next.
-
-
-def selects(wanted: Wanted) -> Callable[[CodePoint], bool]:
-    """Whether a series is of the kernels, backends, cases and architectures that a person named."""
-
-    def fits(point: CodePoint) -> bool:
-        return (
-            point.kernel in (wanted.kernels or (point.kernel,))
-            and point.backend in (wanted.backends or (point.backend,))
-            and point.arch in (wanted.arches or (point.arch,))
-            and any(fnmatch.fnmatchcase(point.configuration, glob) for glob in wanted.cases or ("*",))
-        )
-
-    return fits
-
-
-def history_text(commits: Sequence[RecordedCommit], subject_of: Callable[[str], str]) -> Text:
-    """The history for a terminal: commits with a step or a new kernel, and how many had none."""
-    out = Text()
-    loud = [one for one in commits if one.steps or one.new]
-    for one in loud:
-        out.append(f"{one.commit[:8]} {subject_of(one.commit)}\n", "bold")
-        if one.new:
-            out.append(f"    first code of {', '.join(one.new)}\n", "green")
-        for sentence in sentences(one.steps):
-            out.append(f"    {sentence}\n")
-    quiet = len(commits) - len(loud)
-    verb = "is" if len(commits) == 1 else "are"
-    out.append(f"{plural(len(commits), 'commit')} {verb} recorded, {quiet} with the same counts as the one before.\n")
-    return out
 
 
 # The machine code of a range of commits: each is compiled in a worktree and recorded as series for asv.

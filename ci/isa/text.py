@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import itertools
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +12,7 @@ from ci.isa.compiled import CompiledTree, CompileStatus, ExecutedLaunch, Metrics
 from ci.isa.judge import CodeVerdict, Difference, IsaJudgement
 from ci.report.words import plural
 
-# The loop that changed, or the code outside loops, as a diff of its instructions.
+# The code of both sides as a diff of its instructions.
 #
 # Texts are what benchmarks.isa keeps: one instruction per line, and a line `; loop L3 depth 2` or `; no loop` where
 # another innermost loop begins.
@@ -23,71 +21,43 @@ from ci.report.words import plural
 CONTEXT = 3
 """Equal instructions shown around a change."""
 
-OUTSIDE = "no loop"
-
-Loop = tuple[str, tuple[str, ...]]
-"""Title and instructions of an innermost loop, or of everything outside loops."""
+Instruction = tuple[str, str]
+"""The innermost loop that an instruction lies in, and the instruction."""
 
 
-def loops_of(text: str) -> list[Loop]:
-    """The loops of a text in program order, and what is outside them."""
-    lines: dict[str, list[str]] = {}
-    title = OUTSIDE
-    for line in text.splitlines():
-        if line.startswith("; loop ") or line == f"; {OUTSIDE}":
-            title = line[2:]
-        elif not line.startswith(";") and line.strip():
-            lines.setdefault(title, []).append(line.strip())
-    return [(name, tuple(instructions)) for name, instructions in lines.items()]
+def instructions(text: str) -> list[Instruction]:
+    """The instructions of a text, each with its loop."""
+    found, loop = list[Instruction](), "no loop"
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if line.startswith(("; loop ", "; no loop")):
+            loop = line[2:]
+        elif not line.startswith(";"):
+            found.append((loop, line))
+    return found
 
 
-def changed_loops(base: str, head: str) -> list[tuple[Loop, Loop]]:
-    """Loops that differ, hottest first.  They are matched in program order at each depth; one side may be empty."""
-    old, new = loops_of(base), loops_of(head)
-    pairs: list[tuple[Loop, Loop]] = []
-    for depth in dict.fromkeys(map(_depth, (*new, *old))):
-        sides = ([loop for loop in side if _depth(loop) == depth] for side in (old, new))
-        both = itertools.zip_longest(*sides, fillvalue=("nothing", ()))
-        pairs += [(one, two) for one, two in both if _mnemonics(one) != _mnemonics(two)]
-    return sorted(pairs, key=lambda pair: max(map(_heat, pair)), reverse=True)
-
-
-def _depth(loop: Loop) -> str:
-    return loop[0].partition(" depth ")[2] or loop[0]
-
-
-def _heat(loop: Loop) -> tuple[bool, int]:
-    """Loops come before the rest, those with most matrix instructions first, then the longest."""
-    matrix = sum(bool(re.match(r"v_mfma|v_smfmac|\w*GMMA|\w*MMA\b", line)) for line in loop[1])
-    return loop[0] != OUTSIDE, matrix * 1000 + len(loop[1])
-
-
-def _mnemonics(loop: Loop) -> list[str]:
+def mnemonic(instruction: Instruction) -> str:
     """Register numbers and label names are noise when code is compared by eye."""
-    return ["label" if line.endswith(":") else line.split()[0] for line in loop[1]]
+    return "label" if instruction[1].endswith(":") else instruction[1].split()[0]
 
 
-def loop_diff(base: str, head: str, most: int = 200) -> str:
-    """The first changed loop as a diff by mnemonics, `-` before base's lines and `+` before head's."""
-    changed = changed_loops(base, head)
-    if not changed:
+def code_diff(base: str, head: str, most: int = 200) -> str:
+    """A diff by mnemonics, `-` before base's lines and `+` before head's; each hunk below the loop that it lies in."""
+    old, new = instructions(base), instructions(head)
+    matcher = difflib.SequenceMatcher(None, [*map(mnemonic, old)], [*map(mnemonic, new)], autojunk=False)
+    lines: list[str] = []
+    for hunk in matcher.get_grouped_opcodes(CONTEXT):
+        loop = None
+        for tag, a, b, c, d in hunk:
+            removed, added = (old[a:b], new[c:d]) if tag != "equal" else ([], new[c:d])
+            signed = [("-", one) for one in removed] + [("+" if tag != "equal" else " ", one) for one in added]
+            for sign, (own, text) in signed:
+                lines += [f"@@ {own} @@"] * (own != loop) + [f"{sign} {text}"]
+                loop = own
+    if not lines:
         return "The instructions are the same; only registers or labels differ.\n"
-    old, new = changed[0]
-    lines = [f"--- base: {_title(old)}", f"+++ head: {_title(new)}"]
-    matcher = difflib.SequenceMatcher(None, _mnemonics(old), _mnemonics(new), autojunk=False)
-    for group in matcher.get_grouped_opcodes(CONTEXT):
-        lines += ["..."] * (group[0][1] > 0 or len(lines) > 2)
-        for tag, a, b, c, d in group:
-            lines += [f"  {line}" for line in new[1][c:d]] if tag == "equal" else []
-            lines += [f"- {line}" for line in old[1][a:b]] if tag != "equal" else []
-            lines += [f"+ {line}" for line in new[1][c:d]] if tag != "equal" else []
-    lines[most + 2 :] = [f"... {len(lines) - most - 2} more lines"] * (len(lines) > most + 2)
-    others = [_title(two if two[1] else one) for one, two in changed[1:]]
-    return "\n".join([*lines, *([f"Also changed: {', '.join(others)}."] if others else [])]) + "\n"
-
-
-def _title(loop: Loop) -> str:
-    return {OUTSIDE: "outside loops", "nothing": "no such loop"}.get(loop[0], loop[0])
+    lines[most:] = [f"... {len(lines) - most} more lines"] * (len(lines) > most)
+    return "\n".join(lines) + "\n"
 
 
 STYLES = {

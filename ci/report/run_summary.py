@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -174,36 +173,20 @@ LONGEST = 600
 
 
 def show_bringup(document: Mapping[str, Any], console: Console) -> None:
-    """Print the report of a bring-up: the machine, a group for each status, the count.
-
-    In a group a sentence stands once, after everything that it is said of.
-    """
+    """Print the report of a bring-up: the machine, a group for each status, the count."""
     console.print(Text(bringup_headline(document), style="bold"), soft_wrap=True)
     rows = [(step["step"], row) for step in document["steps"] for row in step["rows"]]
     counts = []
     for status, style in STATUS_STYLES.items():
         own = [(step, row) for step, row in rows if row["status"] == status]
         counts.append(f"{len(own)} {status}")
-        labels: dict[tuple[str, str], list[str]] = {}
+        console.print(*[Text(f"\n{status}", style=style)] * bool(own), end="\n" if own else "")
         for step, row in own:
-            # "backend, CASE: " differs from kernel to kernel, and so does the error of what is right.
-            right = status == "pass" and step.startswith("backend/")
-            sentence = "right" if right else re.sub(r"^(backend|baseline), [^:]*: ", "", row["text"])
-            labels.setdefault((sentence, row["next_step"]), []).append(row_label(step, row["name"]))
-        if labels:
-            console.print(Text(f"\n{status}", style=style))
-        for (sentence, next_step), names in labels.items():
-            text = Text(f"{plain(', '.join(names), LONGEST)}: {plain(sentence, LONGEST)}")
-            text.append(f"\n-> {plain(next_step, LONGEST)}" if next_step else "", style="cyan")
+            label = step if step.endswith(row["name"]) else f"{step}: {row['name']}"
+            text = Text(f"{plain(label, LONGEST)}: {plain(row['text'], LONGEST)}")
+            text.append(f"\n-> {plain(row['next_step'], LONGEST)}" if row["next_step"] else "", style="cyan")
             console.print(Padding(text, (0, 0, 0, 2), expand=False))
     console.print(Text(f"\n{', '.join(counts)}; {document['seconds']:.0f} s", style="bold"))
-
-
-def row_label(step: str, name: str) -> str:
-    """The step, and what it looked at where that says more."""
-    if step.endswith(name):
-        return step
-    return name if step.startswith("backend/") else f"{step}: {name}"
 
 
 def bringup_headline(document: Mapping[str, Any]) -> str:

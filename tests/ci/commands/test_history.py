@@ -134,7 +134,6 @@ def test_recorded_trials_are_judged_in_their_order_without_a_repository(tmp_path
         (("--axis", "knob", "num_warps=4", *CASE), "'num_warps=4': NAME=GOOD,BAD with two different values"),
         (("--axis", "knob", "a=1,2", "a=2,3", *CASE), "a knob is named twice"),
         (("--axis", "triton", sys.executable, *CASE), "needs two Pythons or more"),
-        (("--axis", "knob", "a=1,2", "--arch", "gfx942", *CASE), "leave it out with --axis knob"),
         (("--axis", "env", sys.executable, "/nowhere/python", *CASE), "'/nowhere/python' is no program"),
         (("--axis", "env", sys.executable, sys.executable, *CASE), "a Python is named twice"),
         (("v0", "v20", "--event", "3f2a"), "--event names the ends itself; leave out v0 v20"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ci.isa.judge import compare
 from ci.isa.rules import IsaPolicy, parse_policy
-from ci.isa.text import changed_loops, listing, loop_diff, loops_of, terminal
+from ci.isa.text import code_diff, listing, terminal
 from tests.ci.isa.documents import REMOTE, document, entry
 from tests.ci.isa.test_rules import ACCEPTED, SECTION
 
@@ -113,46 +113,32 @@ SHORT = CODE.replace(
 )
 
 
-def test_parts_are_innermost_loops_and_the_rest():
-    assert [(title, len(lines)) for title, lines in loops_of(CODE)] == [
-        ("no loop", 2),
-        ("loop L1 depth 1", 4),
-        ("loop L2 depth 2", 3),
-    ]
-
-
-def test_the_changed_loop_is_shown_and_not_the_hotter_one_that_did_not_change():
-    ((one, two),) = changed_loops(CODE, SHORT)
-    assert (one[0], two[0]) == ("loop L1 depth 1", "loop L1 depth 1")
-
-
-def test_registers_and_labels_are_no_change():
-    assert changed_loops(CODE, CODE.replace("v[", "v[1").replace("L1", "L9")) == []
-    assert loop_diff(CODE, CODE.replace("s[2:3]", "s[4:5]")).startswith("The instructions are the same")
-
-
-def test_a_loop_that_appears_stands_beside_nothing():
-    flat = "\n".join(line for line in CODE.splitlines() if "L2" not in line and "mfma" not in line) + "\n"
-    one, two = changed_loops(flat, CODE)[0]
-    assert (one[1], two[0]) == ((), "loop L2 depth 2")
-
-
-def test_the_changed_loop_as_a_diff():
+def test_changed_instructions_stand_below_their_loop():
     assert (
-        loop_diff(CODE, SHORT)
+        code_diff(CODE, SHORT)
         == """\
---- base: loop L1 depth 1
-+++ head: loop L1 depth 1
-  L1:
-  global_load_dwordx2 v[2:3], v9, s[6:7]
+@@ loop L2 depth 2 @@
+  L2:
+  v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[6:7], v[0:3]
+  s_cbranch_scc1 L2
+@@ loop L1 depth 1 @@
 - global_store_dwordx4 v[6:7], v[20:23], off
 + global_store_short v[6:7], v20, off
 + global_store_short v[6:7], v21, off offset:2
   s_cbranch_scc1 L1
+@@ no loop @@
+  s_endpgm
 """
     )
 
 
-def test_long_differences_are_cut_and_say_so():
+def test_registers_and_labels_are_no_change():
+    renamed = CODE.replace("s[2:3]", "s[4:5]").replace("v[", "v[1").replace("L1", "L9")
+    assert code_diff(CODE, renamed).startswith("The instructions are the same")
+
+
+def test_a_long_diff_is_cut_and_says_so():
     long = SHORT.replace("\tglobal_store_short v[6:7], v20, off\n", "\tglobal_store_short v[6:7], v20, off\n" * 300)
-    assert loop_diff(CODE, long, most=20).splitlines()[22:] == ["... 285 more lines"]
+    shown = code_diff(CODE, long, most=20).splitlines()
+    assert len(shown) == 21
+    assert shown[-1].endswith(" more lines")
