@@ -60,7 +60,6 @@ RANGE = "Of a range A..B"
 @DRY_RUN
 @option("--steps", "Most commits to measure, evenly.", click.IntRange(1), heading=RANGE)
 @option("--newest", "Only the newest N commits.", click.IntRange(1), heading=RANGE)
-@option("--since DATE", "Only commits of this date or later.", click.DateTime(["%Y-%m-%d"]), heading=RANGE)
 @option("--minutes", "End after M minutes.", Finite(0.1, 10_000), heading=RANGE)
 def run(given: Given) -> int:
     """Measure this commit and record it as asv results; with --out only write the trial file.
@@ -75,7 +74,7 @@ def run(given: Given) -> int:
         from ci.commands import run_range
 
         return run_range.run(given)
-    for name in ("steps", "newest", "since", "minutes"):
+    for name in ("steps", "newest", "minutes"):
         if getattr(given, name):
             raise click.UsageError(f"--{name} is for a range of commits; name one, such as ..HEAD")
     if given.resume and out is None:

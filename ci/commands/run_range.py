@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import datetime
 import hashlib
 import itertools
 import time
@@ -87,9 +86,7 @@ def halving_order(count: int) -> list[int]:
     return order
 
 
-def commits_of(
-    repository: Repository, span: str, newest: int | None, since_ms: int | None, only: Sequence[str]
-) -> CommitRange:
+def commits_of(repository: Repository, span: str, newest: int | None, only: Sequence[str]) -> CommitRange:
     """The commits of "A..B" that touch a package with kernels, or a file that an operator of B can reach.
 
     only: these operators, () for all.  Raises RangeError, GitError.
@@ -99,7 +96,7 @@ def commits_of(
     if commits:
         last = trees_of(repository.root, [commits[-1].hash])[0]
         touching = {commit.hash for commit in repository.commits(start, end, [*last.homes, *reached_by_all(last)])}
-        commits = [commit for commit in commits if commit.hash in touching and commit.date_ms >= (since_ms or 0)]
+        commits = [commit for commit in commits if commit.hash in touching]
     commits = commits[-newest:] if newest else commits
     labels = operator_labels(repository, commits)
     declared = dict.fromkeys(name for operators in labels for name in operators)
@@ -257,9 +254,8 @@ def run(given: Given) -> int:
     if given.resume or given.commit or given.tree:
         raise click.UsageError("--resume, --commit and --tree are for one commit; leave them out")
     repository, planned = Repository(Path.cwd()), with_rounds(plan(given))
-    since_ms = int(given.since.replace(tzinfo=datetime.UTC).timestamp() * 1000) if given.since else None
-    span = commits_of(repository, given.span, given.newest, since_ms, planned.kernels)
-    asked = repr((given.span, given.newest, since_ms, dataclasses.astuple(dataclasses.replace(planned, trials=0))))
+    span = commits_of(repository, given.span, given.newest, planned.kernels)
+    asked = repr((given.span, given.newest, dataclasses.astuple(dataclasses.replace(planned, trials=0))))
     file = given.out or project.place(f"{FOLDER}/{hashlib.sha256(asked.encode()).hexdigest()[:12]}.jsonl")
     ranging = RangeRun(repository, span, planned, file, err_console(), given.steps, given.minutes, given.results)
     if given.dry_run:

@@ -4,10 +4,8 @@ A replay file has one JSON object per line:
 
     {"trial": 0, "unit": "us", "cases": {CASE: {"base": [...], "head": [...]}}}
 
-Sample i of both arms is from round i.  Other arms and keys are ignored, except per case `"control": {"base": [...],
-"head": [...]}` (the baseline in the same rounds) and per line `"clocks": {"base": {...}, "head": {...}}` and
-`"machine_kind": "cpu"`.  A fault of one case makes that case CANNOT TELL and leaves the others alone; a file that is
-not what it claims to be is a ReplayError.
+Sample i of both arms is from round i.  Other arms and keys are ignored, except `"machine_kind": "cpu"`.  A fault of one
+case makes that case CANNOT TELL and leaves the others alone; a file that is not what it claims to be is a ReplayError.
 """
 
 from __future__ import annotations
@@ -21,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.shapes import Unfit, anything, built, one_of, record, table, whole
+from benchmarks.shapes import Unfit, anything, one_of, record, table, whole
 from benchmarks.trial_file import FORMAT, Status
-from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
+from ci.stats.types import FloatArray, PairedRounds
 from ci.trials.comparisons import ROLES, Comparison, comparisons
 from ci.trials.file import Rejected, parse, unpacked
 from ci.trials.trial import Json, Trial
@@ -163,64 +161,53 @@ class Unusable(ValueError):
 
 def _comparison(name: str, lines: Sequence[Line], shared: Sequence[str]) -> Comparison:
     """One case of a replay file; what is wrong with it is its problem and nobody else's."""
-    trials, problems, warnings = list[PairedRounds](), list[str](), [*shared]
-    there = [(number, where, line) for number, (where, line) in enumerate(lines) if name in line["cases"]]
-    named: list[set[str]] = []
-    for number, where, line in there:
-        arms, place = line["cases"][name], f"{where}: case {name!r}"
-        named.append({arm for arm in arms if arms[arm] is not None} if isinstance(arms, dict) else {*ROLES})
-        if not named[-1].issuperset(ROLES):
+    trials, problems, warnings, arm_names = list[PairedRounds](), list[str](), [*shared], list[set[str]]()
+    for number, (where, line) in enumerate(lines):
+        if name not in line["cases"]:
             continue
-        try:
-            base, head = pair(arms, place)
-        except Unusable as error:
-            problems.append(str(error))
-            continue
-        baseline_base: FloatArray | None = None
-        baseline_head: FloatArray | None = None
-        if "control" in named[-1]:
+        arms = line["cases"][name]
+        arm_names.append({arm for arm in arms if arms[arm] is not None} if isinstance(arms, dict) else {*ROLES})
+        if arm_names[-1].issuperset(ROLES):
             try:
-                baseline_base, baseline_head = pair(arms["control"], f"{place}: control", len(base))
+                base, head = pair(arms, f"{where}: case {name!r}")
+                trials.append(PairedRounds(number, base, head).scaled(UNITS[line["unit"]], UNITS[line["unit"]]))
             except Unusable as error:
-                warnings.append(f"the control is left out: {error}")
-        unit_s, clocks = UNITS[line["unit"]], _clocks(line.get("clocks"))
-        rounds = PairedRounds(number, base, head, baseline_base, baseline_head, clocks)
-        trials.append(rounds.scaled(unit_s, unit_s))
-    statuses, whys = [], []
-    for role in ROLES:
-        without = sum(role not in arms for arms in named)
-        statuses.append(Status.MISSING if without == len(there) else Status.OK)
-        known = ", ".join(sorted(set().union(*named))) or "none"
-        whys.append(f"the file has no arm of that name; there are: {known}" if without == len(there) else "")
-        if 0 < without < len(there):
-            problems.append(f"the arm {role!r} is missing in {without} of {len(there)} trials of this case")
-    if len(there) < len(lines):
-        warnings.append(f"missing in {len(lines) - len(there)} of {len(lines)} trials; the others are used")
+                problems.append(str(error))
+    count, known = len(arm_names), ", ".join(sorted(set().union(*arm_names))) or "none"
+    without = {role: sum(role not in names for names in arm_names) for role in ROLES}
+    absent = {role: f"the file has no arm of that name; there are: {known}" for role in ROLES if without[role] == count}
+    problems += [
+        f"the arm {role!r} is missing in {number} of {count} trials of this case"
+        for role, number in without.items()
+        if 0 < number < count
+    ]
+    if count < len(lines):
+        warnings.append(f"missing in {len(lines) - count} of {len(lines)} trials; the others are used")
     if trials and all(np.array_equal(t.base, t.head) for t in trials):
         warnings.append("base and head are the same numbers in every trial: one recording twice?")
     kernel, _, rest = name.partition("/")
+    base_status, head_status = (Status.MISSING if role in absent else Status.OK for role in ROLES)
     return Comparison(
         name,
         kernel,
         rest.rpartition("/")[0].partition("/")[0],
         tuple(trials),
         machine_kind=lines[0][1].get("machine_kind", KINDS[0]),
-        base_status=statuses[0],
-        head_status=statuses[1],
-        base_why=whys[0],
-        head_why=whys[1],
-        baseline="control" if any(t.baseline_base is not None for t in trials) else None,
+        base_status=base_status,
+        head_status=head_status,
+        base_why=absent.get("base", ""),
+        head_why=absent.get("head", ""),
         problems=tuple(problems[:5]),
         warnings=tuple(warnings),
     )
 
 
-def pair(arms: Any, where: str, rounds: int | None = None) -> tuple[FloatArray, FloatArray]:
-    """The times of base and head, in the unit of the file.  rounds: how many they must be.  Raises Unusable."""
+def pair(arms: Any, where: str) -> tuple[FloatArray, FloatArray]:
+    """The times of base and head, in the unit of the file.  Raises Unusable."""
     if not isinstance(arms, dict):
         raise Unusable(f"{where}: {arms!r:.60} is no object of arms")
     base, head = (_samples(arms.get(role), f"{where}: {role}") for role in ROLES)
-    if not len(base) == len(head) == (rounds or len(head)):
+    if len(base) != len(head):
         said = f"base has {len(base)} samples and head {len(head)}; sample i of both is from round i"
         raise Unusable(f"{where}: {said}, so they must be equally many")
     return base, head
@@ -233,11 +220,3 @@ def _samples(values: Any, what: str) -> FloatArray:
         if type(value) not in (float, int) or not 0 < value <= sys.float_info.max:
             raise Unusable(f"{what} sample {index} is {value!r:.60}; allowed: a finite number above 0")
     return np.array(values, dtype=np.float64)
-
-
-def _clocks(value: Any) -> dict[Role, Clocks] | None:
-    """What the devices reported of both sides, None where a line does not say it."""
-    try:
-        return {role: built(Clocks, value[role]) for role in ROLES}
-    except (Unfit, KeyError, TypeError):
-        return None

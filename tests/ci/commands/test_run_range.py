@@ -54,7 +54,7 @@ def test_equal_files_are_measured_once() -> None:
 
 def ranging(folder: Path, out: Path) -> RangeRun:
     here = Repository(folder)
-    of = commits_of(here, "..HEAD", None, None, ())
+    of = commits_of(here, "..HEAD", None, ())
     return RangeRun(here, of, MeasurePlan(trials=1), out, Console(quiet=True))
 
 

@@ -15,7 +15,7 @@ from asv.results import Results
 from ci.git.repository import Commit, RangeError, Repository
 from ci.history import exact
 from ci.isa import series
-from ci.isa.compiled import CompileError, Wanted, parse
+from ci.isa.compiled import CompileError, Wanted
 from ci.isa.series import commits_of, record_range
 from ci.records.store import load
 from tests.ci.isa.documents import document, entry
@@ -31,7 +31,6 @@ DOCUMENT = document(
     entry("quiet", status="unsupported"),
     triton="3.8.0+git1",
 )
-RECORDED = Path(__file__).resolve().parents[2] / "recordings" / "isa" / "triton-3.8.0.json"
 
 
 def test_asv_reads_what_is_written(tmp_path):
@@ -91,20 +90,6 @@ def test_the_measured_records_do_not_mistake_them_for_times(tmp_path):
     frame = load(tmp_path)
     assert len(frame) == 0
     assert frame.attrs["problems"] == []
-
-
-def test_the_files_are_byte_for_byte_what_they_were(tmp_path, golden, monkeypatch):
-    """Values, order and separators as written before result files were parsed into types: records are not rewritten."""
-    monkeypatch.setattr(series.platform, "python_version_tuple", lambda: ("3", "11", "0"))
-    recorded = RECORDED.read_text()
-    wanted = Wanted(["gfx942"], "pr", ["sample_wgrad"], ["g*"])
-    asked = series.asked_of(wanted, "3.8.0")
-    series.record(DOCUMENT, COMMIT, tmp_path)
-    path = series.record(parse(recorded, "recorded"), COMMIT, tmp_path, asked)
-    golden("isa/series.json", path.read_text())
-    golden("isa/series_benchmarks.json", (tmp_path / "benchmarks.json").read_text())
-    assert series.is_recorded(tmp_path, COMMIT, asked)
-    assert not series.is_recorded(tmp_path, COMMIT, {**asked, "tier": "nightly"})
 
 
 # The history of the code: which commits of a range are compiled, going on where it broke off, and the steps.

@@ -223,17 +223,6 @@ def test_the_same_recording_as_both_arms_is_named(file):
     assert "base and head are the same numbers in every trial: one recording twice?" in cases["a"].warnings
 
 
-def test_control_and_clocks_are_read_and_a_bad_control_is_left_out(file):
-    lines = [line(i, a={"base": arm(), "head": arm(), "control": {"base": arm(), "head": arm()}}) for i in range(4)]
-    lines[0]["clocks"] = {"base": {"sm_clock_mhz": 1900}, "head": {"sm_clock_mhz": 1800}}
-    lines[3]["cases"]["a"]["control"]["head"] = [1.0]
-    [found] = replay.read(write(file, lines))
-    assert found.baseline == "control"
-    assert [t.baseline_base is not None for t in found.trials] == [True, True, True, False]
-    assert found.trials[0].clocks["head"].sm_clock_mhz == 1800
-    assert any("the control is left out" in w for w in found.warnings)
-
-
 def paired(number, arms=None, **trees):
     """arms: of triton in base and head; both run it, and the baseline, where none are given."""
     return made.paired({"m16": {"triton": arms}} if arms else None, number, trees=trees)
