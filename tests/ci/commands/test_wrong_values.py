@@ -132,7 +132,7 @@ def test_a_number_that_is_out_of_range(project: Path, words: str, number: str) -
     + ["gate HEAD^ HEAD --results folder", "sweep", "tune", "sift made.jsonl"]
     + ["site --results text", "record made.jsonl --results text", "run --tree nope --out a.jsonl", "nope", "--nope"]
     + ["run --out folder", "export --out made.jsonl/x.csv", "events --triage binary", "ab HEAD^ --policy binary"]
-    + ["sweep steady --knob tile", "sweep steady --grid text --out s.jsonl", "push", "wait --job x"]
+    + ["sweep steady --knob tile", "push", "wait --job x"]
     + ["import steps.csv --format nope", "submit --gpus 99 -- run --out a.jsonl"],
 )
 def test_a_name_that_is_none(project: Path, words: str) -> None:
