@@ -111,7 +111,7 @@ def sweep(given: Given) -> int:
     ended = measure(plan, console)
     if ended.measured is None:
         raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
-    table = out.with_suffix(".csv")
+    table = out.with_name(f"{out.name.removesuffix('.gz').removesuffix('.jsonl')}.csv")
     replace(table, show.csv(ended.measured))
     rankings, left = show.rankings(ended.measured, pruned), ended.left.count if ended.left else 0
     if given.as_json:
