@@ -77,7 +77,7 @@ PROGRAM_ROUNDS = 3
 """Runs of each side in a trial of a program.  Each is a fresh process, so that trials differ by no more than rounds do,
 and of as many runs more trials tell more; 3 still have a median where one run was disturbed."""
 
-_LOOKS = {"min_rounds": PROGRAM_ROUNDS, "confirming": 2, "looks": (4, 6, 9, 16)}
+_LOOKS = {"min_rounds": PROGRAM_ROUNDS, "confirming": 3, "looks": (4, 6, 9, 16)}
 OF_PROGRAMS: Mapping[str, Table] = {
     f"gpu{PROGRAM}": {**_LOOKS, "same_within": 0.02, "smallest_effect": 0.005},
     f"cpu{PROGRAM}": {**_LOOKS, "same_within": 0.03, "smallest_effect": 0.02, "arm_bias": 0.005, "trial_noise": 0.003},
