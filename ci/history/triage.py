@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import tomlkit
 
-from benchmarks.shapes import Unfit, built, form, that
+from benchmarks.shapes import Unfit, built, form, one_of, that
 from ci.history.types import EventState, HistoryEvent
 from ci.whole_files import replace
 
@@ -47,7 +47,7 @@ class TriageEntry:
     """
 
     id: Annotated[str, form(re.compile("[0-9a-f]{10}"), "10 hex digits; `ridgeline events` lists them")]
-    state: Literal["open", "acknowledged", "accepted"]
+    state: Annotated[str, one_of("open", "acknowledged", "accepted")]
     date: Day
     kind: Literal["", "kernel", "library", "code", "machine", "configuration"] = ""
     direction: Literal["", "slower", "faster"] = ""
