@@ -33,7 +33,7 @@ BUILDS = ".ridgeline/builds"
 
 OF_OPERATORS = {
     "cases": "--case", "backends": "--backend", "knobs": "--set", "env_base": "--env-base", "env_head": "--env-head",
-    "heap": "--heap", "burst_s": "--burst", "first_trial": "--first-trial", "gpus": "--gpus",
+    "heap": "--heap", "burst_s": "--burst", "first_trial": "--first-trial",
 }  # fmt: skip
 """Options that choose within what a checkout declares, by the name of their value; a program runs whole."""
 

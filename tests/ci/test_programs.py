@@ -125,7 +125,7 @@ def test_bisect_finds_the_commit_in_which_a_program_became_slower(clone: Path) -
         (("run", "--program", "bench", "--kernel", "gemm"), "--kernel gemm is an operator"),
         (("run", "--program", "bench", "--tier", "nightly"), "leave out --tier nightly"),
         (("run", "..HEAD", "--program", "bench"), "measured by operators"),
-        (("bisect", "HEAD~1", "HEAD", "--program", "bench", "--arch", "gfx942"), "leave out --arch"),
+        (("bisect", "HEAD~1", "HEAD", "--program", "bench", "--axis", "knob"), "leave out --axis knob"),
     ],
 )
 def test_verbs_refuse_what_a_program_has_no_use_for(clone: Path, words: tuple[str, ...], told: str) -> None:
