@@ -95,11 +95,12 @@ def test_an_unknown_id_names_the_nearest() -> None:
 
 def test_a_damaged_file_is_said_and_kept() -> None:
     Path("ci").mkdir()
-    Path("ci/events.toml").write_text("[event.0123]\n")
+    damaged = "[event.0123]\nstate = 'open'\ndate = 2026-11-22\n"
+    Path("ci/events.toml").write_text(damaged)
     for arguments in (("events",), ("ack", "0", "--owner", "x")):
         done = ridgeline(*arguments)
         assert (done.exit_code, "10 hex digits" in done.stderr) == (3, True)
-    assert Path("ci/events.toml").read_text() == "[event.0123]\n"
+    assert Path("ci/events.toml").read_text() == damaged
 
 
 def test_the_summary_of_a_night_lists_what_stands_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
