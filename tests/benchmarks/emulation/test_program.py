@@ -77,3 +77,38 @@ def test_what_is_neither_a_program_nor_a_code_object_is_refused():
     assert "ridgeline emulate -- pytest tests" in done.stderr
     done = emulate("--", "no-such-program")
     assert (done.returncode, "no-such-program: no such program" in done.stderr) == (3, True)
+
+
+PRODUCT = """\
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def product(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, BM) % M, tl.arange(0, BN) % N, tl.arange(0, BK)
+    a += m[:, None] * K + k[None, :]
+    b += k[:, None] * N + n[None, :]
+    total = tl.zeros((BM, BN), tl.float32)
+    for _ in range(0, tl.cdiv(K, BK)):
+        total = tl.dot(tl.load(a), tl.load(b), total)
+        a += BK
+        b += BK * N
+    tl.store(c + m[:, None] * N + n[None, :], total)
+
+a, b, c = (torch.randn(shape, device="cuda") for shape in ((128, 256), (256, 128), (128, 128)))
+product[(1,)](a, b, c, 128, 128, 256, BM=128, BN=128, BK=64, num_warps=8, num_stages=2, kpack=1)
+"""
+
+
+@pytest.mark.slow
+def test_a_hazard_of_the_compiler_ends_a_program_and_what_has_none_is_not_accused(tmp_path, monkeypatch):
+    """triton-lang/triton issue 11696: the block ping-pong passes a barrier with reads of the LDS outstanding."""
+    (tmp_path / "product.py").write_text(PRODUCT)
+    run = ("--", "python", str(tmp_path / "product.py"))
+    done = emulate("--arch", "gfx942", *run)
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"nothing orders DS_READ_B64 at 0x\w+, wave \d, before DS_WRITE2_B64 at 0x\w+", done.stderr)
+    assert emulate("--arch", "gfx942", "--no-hazards", *run).returncode == 0
+    monkeypatch.setenv("TRITON_HIP_USE_BLOCK_PINGPONG", "0")
+    done = emulate("--arch", "gfx942", "--arch", "gfx950", *run)
+    assert done.returncode == 0, done.stderr
