@@ -21,7 +21,7 @@ from benchmarks.emulation.native import NativeMachine, _aligned
 from benchmarks.emulation.tracing import traced
 from benchmarks.emulation.waves import EXEC, LANES, Waves
 from tests.benchmarks.emulation import instructions, kernels
-from tests.benchmarks.emulation.instructions import Case
+from tests.benchmarks.emulation.instructions import TARGET, Case
 from tests.kit import mostly_nightly
 
 SPECIAL = np.array(
@@ -87,7 +87,10 @@ def differences(cases: list[Case], arch: str, seeds: range) -> list[str]:
             with np.errstate(all="ignore"):
                 step(expected)
             apart = v != expected.v[:, 0]
-            apart &= ~(no_number(v) & no_number(expected.v[:, 0]))
+            both = no_number(v) & no_number(expected.v[:, 0])
+            apart &= ~both
+            if case.format("vdst") == "F64":  # the lower half of a NaN is its payload too
+                apart[TARGET] &= ~both[TARGET + 1]
             if apart.any() or not np.array_equal(s, expected.s[:, 0]) or scc != expected.scc[0]:
                 wrong.append(f"{case}, seed {seed}: {v[apart][:2]} for {expected.v[:, 0][apart][:2]}")
     return wrong
