@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -19,11 +19,13 @@ from ci.git.checkout import keep_built
 from ci.git.command import git
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import NOTHING, USAGE, MeasureError, MeasurePlan, follow, machine_kind, of_checkout, options, program
-from ci.judging import live
 from ci.judging.policy import PROGRAM_ROUNDS, Policy
 from ci.judging.types import Judgement, Verdict
 from ci.trials.file import Followed
 from kernels.project import Project, around, layout
+
+if TYPE_CHECKING:
+    from ci.judging.live import Outcome
 
 DEADLINE_S = 3600.0
 """For a build, and for a run."""
@@ -173,11 +175,13 @@ def compared_by(
     file: Path,
     console: Console,
     all_cases: bool,
-) -> live.Outcome:
+) -> Outcome:
     """The outcome of a comparison by a program; nothing is run where no changed file can reach it.
 
     plan.rounds: 0 for the usual number.  all_cases: run it whatever the files say.
     """
+    from ci.judging.live import Outcome, compare  # scipy, which a node that only runs programs may lack
+
     if request.program.gpu and machine_kind() == "cpu":
         raise MeasureError(f"{request.name} needs a GPU (gpu = true), and this machine has none")
     base, head = checkouts
@@ -185,7 +189,7 @@ def compared_by(
     if not (changed or all_cases):
         console.print(f"no changed file can reach {request.name}, which is not run (--all-cases does)", markup=False)
         nothing = Judgement(Verdict.SAME, f"no changed file can reach {request.name}", unreached=(request.name,))
-        return live.Outcome(nothing, Followed(file).read())
+        return Outcome(nothing, Followed(file).read())
     asked = dataclasses.replace(plan, rounds=plan.rounds or PROGRAM_ROUNDS, kernels=(), cases=())
     measuring = (rules, machine_kind(), file, console, request.measure, request.name)
-    return live.compare(checkouts, asked, *measuring)
+    return compare(checkouts, asked, *measuring)

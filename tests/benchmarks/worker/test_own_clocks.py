@@ -325,8 +325,8 @@ def test_a_profiler_in_a_variable_is_one_and_a_flush_is_not_timed(monkeypatch: p
     monkeypatch.setattr("builtins.dist", SimpleNamespace(barrier=lambda: None), raising=False)
     held, taken, told = ran(FLUSHED, monkeypatch)
     assert [(key, returned) for key, _, returned in taken.closures] == [
-        ("abs/bench.abs:profiled=True,fn=abs,flush_l2=True", [3, 3]),
-        ("float/bench.float:profiled=False,fn=float,flush_l2=True", [3.0, 3.0]),
+        ("abs/bench.abs:profiled=True,fn=abs", [3, 3]),
+        ("float/bench.float:profiled=False,fn=float", [3.0, 3.0]),
     ]
     assert len(held["flushes"]) == 10, "by the script's own loop alone"
     assert told == []

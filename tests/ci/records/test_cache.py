@@ -72,18 +72,11 @@ def test_changed_new_and_deleted_records_are_seen(records: Records) -> None:
     assert len(records.files()) == 2, "what no record has any more is gone"
 
 
-def flipped(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[len(content) // 4] ^= 0xFF
-    file.write_bytes(content)
-
-
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "gone": lambda file: file.unlink(),
     "torn": lambda file: file.write_bytes(b"PAR1 torn"),
     "empty": lambda file: file.write_bytes(b""),
     "cut": lambda file: file.write_bytes(file.read_bytes()[:-100]),
-    "a bit": flipped,
 }
 
 
@@ -95,6 +88,17 @@ def test_a_damaged_file_is_made_again(records: Records, how: str) -> None:
     assert len(records.parsed) == 3, "the others are as they were"
     assert records.load() == first
     assert len(records.parsed) == 3
+
+
+def test_a_damaged_byte_anywhere_makes_no_wrong_row(records: Records) -> None:
+    """Some bytes of a Parquet file say nothing; a damaged page is noticed by its checksum."""
+    first = records.load()
+    for place in range(16):
+        content = bytearray(records.files()[0].read_bytes())
+        content[len(content) * place // 16] ^= 0xFF
+        records.files()[0].write_bytes(content)
+        assert records.load() == first, place
+    assert len(records.parsed) > 2 + 8, "most are made again"
 
 
 def test_another_version_parses_anew(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,5 +130,5 @@ def test_of_an_imported_unit_the_newest_counts(tmp_path: Path) -> None:
     assert parts.put({}, {}, ["x"])
     assert shown(parts.rows()[0]) == ["y/2"]
     assert parts.units() == {"y": one}
-    flipped(sorted(tmp_path.glob("part-*"))[0])
+    DAMAGE["cut"](sorted(tmp_path.glob("part-*"))[0])
     assert len(parts.rows()[1]) == 1, "a damaged part is named"
