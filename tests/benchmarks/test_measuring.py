@@ -238,6 +238,7 @@ def test_what_does_not_exist_is_a_usage_error_that_lists_what_does(toy_tree):
                 session.choose(kernels)
 
 
+@pytest.mark.slow  # the first to start processes pays for importing torch there
 def test_a_python_that_cannot_run_is_a_checkout_error(toy_tree):
     with pytest.raises(CheckoutError, match="no-such-python"):
         list(measure([], [Checkout("head", toy_tree("tree"), python="/nowhere/no-such-python")], QUICK))
