@@ -169,8 +169,8 @@ class ForkServer:
 
     @property
     def idle(self) -> bool:
-        """Whether it can be ended: nothing that it started is left."""
-        return self.alive and not self._running
+        """Whether it can be ended: it has served, and nothing that it started is left."""
+        return self.alive and self.served and not self._running
 
     def started(
         self, checkout: Path, pipes: tuple[int, int], log: int, directory: Path, variables: Mapping[str, str]

@@ -23,8 +23,8 @@ LIMIT = 200_000_000
 """Instructions of one launch, each counted once for all waves that execute it together."""
 
 SLOW = (
-    "llvmlite is not installed, so each instruction is executed by numpy, which takes many times as long: "
-    "pip install 'ridgeline[emulate]'"
+    "llvmlite is not installed, so each instruction is executed by numpy, which takes many times as long, and hazards "
+    "are not looked for: pip install 'ridgeline[emulate]'"
 )
 
 REGISTERS = 512

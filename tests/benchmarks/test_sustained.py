@@ -11,9 +11,7 @@ from benchmarks import plan, trial_file
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Protocol, Selection
-from benchmarks.points import Batch, Point, PointsFile
 from benchmarks.shapes import Unfit
-from benchmarks.sweeping import Earlier, measure_points
 from tests.benchmarks.test_sampling_plan import CPU, H200, declaration
 
 SWEPT = (Path(__file__).parent / "sweeping/swept.py").read_text()
@@ -52,19 +50,6 @@ def test_the_definition_names_the_regime_only_where_it_is_not_spaced():
     spaced = {"cache": "hot", "seed": 0, "timing": 1}  # as before there was another regime: old digests stay
     assert Protocol(cache="hot").definition_terms() == spaced
     assert BURSTS.definition_terms() == spaced | {"regime": "sustained", "burst_s": 0.01}
-
-
-@pytest.mark.slow
-def test_points_of_a_sweep_are_timed_in_bursts_too(toy_tree):
-    tree = toy_tree("tree", {"toy/swept.py": SWEPT})
-    batch = Batch("one", "ours", (Point("one", "ours", {"tile": 4}), Point("one", "ours", {"fault": "wrong"})))
-    file = PointsFile("s1", "swept", 0, 4, (batch,), "sustained")
-    [line] = measure_points(file, Checkout("head", tree), BURSTS, Earlier())
-    trial_file.check(json.loads(json.dumps(line, allow_nan=False)))
-    assert (line["protocol"]["regime"], line["protocol"]["burst_s"]) == ("sustained", 0.01)
-    arms = line["cases"]["one"]["arms"]
-    assert sorted(arm["status"] for arm in arms.values()) == ["ok", "ok", "wrong"]
-    assert {len(arm["seconds"]) for arm in arms.values() if arm["status"] == "ok"} == {4}
 
 
 @pytest.mark.slow

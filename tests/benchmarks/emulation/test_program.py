@@ -6,8 +6,10 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
+from packaging.version import Version
 
 from tests.kit import ROOT, mostly_nightly
 
@@ -102,12 +104,16 @@ product[(1,)](a, b, c, 128, 128, 256, BM=128, BN=128, BK=64, num_warps=8, num_st
 
 @pytest.mark.slow
 def test_a_hazard_of_the_compiler_ends_a_program_and_what_has_none_is_not_accused(tmp_path, monkeypatch):
-    """triton-lang/triton issue 11696: the block ping-pong passes a barrier with reads of the LDS outstanding."""
+    """triton-lang/triton issue 11696: the block ping-pong passes a barrier with reads of the LDS outstanding; that of
+    Triton 3.9 waits for them before it (lgkmcnt(0), read in its code).
+    """
     (tmp_path / "product.py").write_text(PRODUCT)
     run = ("--", "python", str(tmp_path / "product.py"))
     done = emulate("--arch", "gfx942", *run)
-    assert done.returncode == 1, done.stderr
-    assert re.search(r"nothing orders DS_READ_B64 at 0x\w+, wave \d, before DS_WRITE2_B64 at 0x\w+", done.stderr)
+    waits = Version(version("triton")) >= Version("3.9")
+    assert done.returncode == (0 if waits else 1), done.stderr
+    hazard = r"nothing orders DS_READ_B64 at 0x\w+, wave \d, before DS_WRITE2_B64 at 0x\w+"
+    assert bool(re.search(hazard, done.stderr)) != waits
     assert emulate("--arch", "gfx942", "--no-hazards", *run).returncode == 0
     monkeypatch.setenv("TRITON_HIP_USE_BLOCK_PINGPONG", "0")
     done = emulate("--arch", "gfx942", "--arch", "gfx950", *run)
