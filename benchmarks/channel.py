@@ -11,6 +11,7 @@ import importlib.util
 import os
 import random
 import resource
+import socket
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -149,3 +150,16 @@ def _moved(descriptor: int) -> int:
     high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, lowest)
     os.close(descriptor)
     return high
+
+
+# Where ranks meet.
+
+
+ADDRESS = "127.0.0.1"
+"""All ranks are on one host."""
+
+
+def free_port() -> int:
+    """A port of this host that nobody listens on."""
+    with socket.create_server((ADDRESS, 0)) as server:
+        return int(server.getsockname()[1])

@@ -70,7 +70,7 @@ def compared(
         )
     order = list(CodeVerdict)
     differences.sort(key=lambda one: order.index(one.verdict))
-    verdict = min((one.verdict for one in differences), key=order.index)
+    verdict = differences[0].verdict
     if not head.run.passed and base.run.passed:
         verdict = CodeVerdict.BROKEN
     why = _why(verdict, differences, f"{request.path} fails on {arch}: {next(_failures(head), '')}")
@@ -108,15 +108,15 @@ def _difference(place: tuple[str, int], base: Any, head: Any, arch: str, policy:
     case = f"launch {number + 1}: {', '.join(known['arguments'])}"
     label = f"executed, grid {'x'.join(map(str, known['grid']))}"
 
-    def told(verdict: CodeVerdict, found: Sequence[CodeFinding] = ()) -> Difference:
+    def difference(verdict: CodeVerdict, found: Sequence[CodeFinding] = ()) -> Difference:
         return Difference(kernel, "script", label, arch, (case,), verdict, tuple(found))
 
     if head is None:
-        return told(CodeVerdict.GONE)
+        return difference(CodeVerdict.GONE)
     if base is None:
-        return told(CodeVerdict.NEW)
+        return difference(CodeVerdict.NEW)
     if base["code"] == head["code"] and base["counts"] == head["counts"]:
-        return told(CodeVerdict.SAME)
+        return difference(CodeVerdict.SAME)
     bound = Bound(head["busiest"], 100.0)
     sides = [
         ExecutedLaunch(kernel, "script", arch, case, (case,), CompileStatus.OK, "", _counts(row), bound)
@@ -131,7 +131,7 @@ def _difference(place: tuple[str, int], base: Any, head: Any, arch: str, policy:
         found.append(CodeFinding("registers", ", ".join(step), judged=False))
     found += [CodeFinding("line", sentence, judged=False) for sentence in _moved(base["lines"], head["lines"])]
     found = found or [CodeFinding("code", "other code, which executes as much of everything", judged=False)]
-    return told(CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found)
+    return difference(CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found)
 
 
 def _counts(row: Mapping[str, Any]) -> Executed:

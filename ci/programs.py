@@ -111,9 +111,10 @@ def refuse_choices(given: Mapping[str, Any], but: Sequence[str] = ()) -> None:
         raise ProgramError(f"a program runs whole, as its command says: leave out {', '.join(asked)}")
 
 
-def declared_programs(project: Project) -> list[ProgramRequest]:
-    """All programs of a project's settings.  Raises ProgramError."""
-    return [declared_program(project, str(table["name"])) for table in project.programs]
+def declared_programs(project: Project, *, on_gpu: bool = True) -> list[ProgramRequest]:
+    """The programs of a project's settings that run on a machine with a GPU, or without one.  Raises ProgramError."""
+    every = [declared_program(project, str(table["name"])) for table in project.programs]
+    return [one for one in every if on_gpu or not one.program.gpu]
 
 
 def _request(project: Project, table: Json, where: str) -> ProgramRequest:
@@ -146,8 +147,8 @@ def changed_files(program: Program, root: Path, base: str, head: str | None) -> 
 
 def reached(root: Path, base: str, head: str, *, on_gpu: bool) -> list[str]:
     """The programs that the settings here declare, that run on such a machine, and that a changed file can reach."""
-    asked = [one.program for one in declared_programs(around(root)) if on_gpu or not one.program.gpu]
-    return [program.name for program in asked if changed_files(program, root, base, head)]
+    asked = declared_programs(around(root), on_gpu=on_gpu)
+    return [one.name for one in asked if changed_files(one.program, root, base, head)]
 
 
 def labels(program: Program, repository: Repository, commits: Sequence[Commit]) -> list[str]:

@@ -60,7 +60,7 @@ def compare_files(site: Site) -> Iterator[tuple[str, Any]]:
         bounds = np.searchsorted(rows["at"][timed], np.arange(len(lane.commits) + 1))
         of_commit = [timed[start:stop] for start, stop in itertools.pairwise(bounds.tolist())]
         coded = {name: pd.factorize(rows[name]) for name in ("library", "definition")}
-        shown = [lane.shown[name] for name in ("value", "ratio", "ratio_low", "ratio_high")]
+        shown = [lane.drawn[name] for name in ("value", "ratio", "ratio_low", "ratio_high")]
         columns = [series, *shown, *(codes for codes, _ in coded.values())]
         for at, part in enumerate(of_commit):
             yield f"{lane.slug}/at-{at}", [column[part] for column in columns]

@@ -122,7 +122,7 @@ class Lane:
         return cls(machine, env, frame.iloc[int(np.argmax(at))], commits, columns)
 
     @functools.cached_property
-    def shown(self) -> Mapping[str, Floats]:
+    def drawn(self) -> Mapping[str, Floats]:
         """The columns that charts draw, in the digits of a page."""
         return {name: numbers(self.columns[name]) for name in DRAWN}
 

@@ -223,7 +223,7 @@ def _drawn(lane: Lane, series: Series, places: Sequence[int], name: str) -> Any:
 def _line(
     lane: Lane, name: str, part: Any, places: Sequence[int], look: Mapping[str, Any], columns: tuple[str, str, str]
 ) -> Option:
-    shown, at = lane.shown, np.searchsorted(places, lane.columns["at"][part])
+    shown, at = lane.drawn, np.searchsorted(places, lane.columns["at"][part])
     value, low, high = columns
     few = lane.columns["trials"][part] < FEW_TRIALS
     more: dict[str, Any] = {"hollow": at[few]} if few.any() else {}

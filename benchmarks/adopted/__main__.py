@@ -94,8 +94,8 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
     source = given.source or head.path / given.script
     if not source.is_file():
         raise UsageError(f"there is no script {source}")
-    script = ScriptRun(given.script, source, arguments, tuple(given.path), given.device, given.seed, given.folder)
-    script = dataclasses.replace(script, ranks=given.ranks)
+    where = (given.device, given.seed, given.folder, given.ranks)
+    script = ScriptRun(given.script, source, arguments, tuple(given.path), *where)
     _prepare_environment(script)
     trial_file.check_writable(given.out)
     protocol = Protocol(given.rounds, given.trials, given.cache, given.seed, deadline_s=given.deadline)

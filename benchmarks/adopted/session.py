@@ -8,7 +8,6 @@ import hashlib
 import math
 import os
 import random
-import socket
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from benchmarks.adopted.survey import (
     keep,
     kept,
 )
+from benchmarks.channel import free_port
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout, probe
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
@@ -150,11 +150,11 @@ class ScriptSession(Session):
         self._look_around()
         self._refuse_more_ranks_than_gpus()
         self.on_progress({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
-        looked = self._looked()
+        looked = self._side_surveys()
         if self._ranks == 1 and (own := max(side.end.ranks for side in looked.values())) > 1:
             self._ranks = own  # it would have started them itself
             self._refuse_more_ranks_than_gpus()
-            looked = self._looked()
+            looked = self._side_surveys()
         found = Survey(digest, looked, self._modules, self._ranks)
         if all(side.closures for side in found.sides.values()):  # what is missing may be there the next time
             keep(self.asked.survey, found)
@@ -164,7 +164,7 @@ class ScriptSession(Session):
         if self._has_gpu and self._ranks > len(self.devices):
             raise CannotRun(f"{self.script.path} is for {self._ranks} ranks, and there are {len(self.devices)} GPUs")
 
-    def _looked(self) -> dict[str, SideSurvey]:
+    def _side_surveys(self) -> dict[str, SideSurvey]:
         """Both sides: at once where each has a process, else one after the other."""
         looked: dict[str, SideSurvey] = {}
         if self._ranks == 1:
@@ -440,12 +440,6 @@ def builds_of(checkout: Path) -> dict[str, str]:
     usual = os.environ.get("TORCH_EXTENSIONS_DIR") or str(Path.home() / ".cache/torch_extensions")
     own = hashlib.sha256(str(checkout.resolve()).encode()).hexdigest()[:8]
     return {"TORCH_EXTENSIONS_DIR": str(Path(usual) / f"ridgeline-{own}")}
-
-
-def free_port() -> int:
-    """A port of this host that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 def gpus_from(first: int, devices: Sequence[JsonObject], environment: Mapping[str, str]) -> dict[str, str]:

@@ -480,7 +480,7 @@ class _Output:
         return next(((name, one) for name, one in values if one not in (None, "", [])), (names[0], None))
 
     def _is_null(self, fields: Fields, series: Series) -> bool:
-        """Whether a row has a number that is no value, as JSON has it of NaN."""
+        """Whether a row has null in place of a number, as some writers of JSON put it for NaN."""
         held = [value for name in _number(series).field for value, _ in _at(fields, name, {})]
         return bool(held) and all(value in (None, []) for value in held)
 

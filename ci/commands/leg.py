@@ -41,8 +41,7 @@ def leg(given: Given) -> int:
 
 def _programs() -> list[str]:
     """The names of the benchmark programs that run on this machine."""
-    requests = declared_programs(project.around(Path.cwd()))
-    return [one.name for one in requests if not one.program.gpu or machine_kind() == "gpu"]
+    return [one.name for one in declared_programs(project.around(Path.cwd()), on_gpu=machine_kind() == "gpu")]
 
 
 def _all(planned: Sequence[Sequence[str]], dry_run: bool) -> int:

@@ -128,7 +128,7 @@ def _cell(value: object) -> str:
     return "-" if math.isnan(value) else f"{value:.3f}" if 0.01 <= value < 1000 else f"{value:.3e}"
 
 
-# ---- JSON, for machines: the shape that .github/ARCHITECTURE.md fixes, and more beside it ----------------------------
+# ---- JSON, for machines: the shape that .github/ARCHITECTURE.md fixes, with further fields ---------------------------
 
 
 def document(comparison: TableComparison, read: TableFile) -> dict[str, object]:

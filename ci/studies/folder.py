@@ -50,7 +50,7 @@ class Rendered:
 
 
 def folder_of(results: Path, study: str, machine: str) -> Path:
-    """Where a study of a machine is kept; `studies` is the folder of results that is no machine."""
+    """Where a study of a machine is kept; `studies` is a folder of results beside those of machines."""
     return results / "studies" / study / machine
 
 

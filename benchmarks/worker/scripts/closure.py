@@ -160,13 +160,13 @@ class ClosureBench:
         busy_s = 0.0
         apart = self._special or self._ranks.world > 1
         for many in [1] * len(order) if apart else [len(order)]:
-            taken = self._taken(many, warm_up)
+            taken = self._timely_samples(many, warm_up)
             seconds, busy_s = [*seconds, *taken.seconds], busy_s + taken.busy_s
             self._starved += 0 if warm_up else sum(taken.starved)
         self.samples_s += [] if warm_up else seconds
         return {"seconds": seconds, "busy_s": busy_s, "starved": dict.fromkeys(order, self._starved), "spot": None}
 
-    def _taken(self, many: int, warm_up: bool) -> clocks.Samples:
+    def _timely_samples(self, many: int, warm_up: bool) -> clocks.Samples:
         """So many samples.  Of ranks they are taken again where a device came to the call before its host had enqueued
         it: all others wait for that one, and its host's delay would be in their times.
         """

@@ -3,7 +3,7 @@
 Every rank is a process of its own that runs the script from its first line.  One that is started as torchrun starts it
 finds torchrun's variables and a store of c10d.  One that would start its ranks itself (torch.multiprocessing.spawn,
 multiprocessing.Process, torch.distributed.launcher) calls the function of its own rank instead.  Whatever address a
-script asks for, its process groups meet at the store of its side: the other side runs beside it.
+script asks for, its process groups meet at the store of its side, as the other side runs at the same time.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import functools
 import inspect
 import os
 import shlex
-import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-ADDRESS = "127.0.0.1"
+from ...channel import ADDRESS, free_port
 
 PATIENCE = datetime.timedelta(days=1)
 """How long ranks wait for each other here: the coordinator has the deadlines."""
@@ -274,12 +273,6 @@ class Ranks:
             return
         asked = f"{what} of {world} ranks" if world else f"{what} without WORLD_SIZE"
         raise SeveralProcesses(asked if self.world == 1 else f"{asked}, and {self.world} run", max(world, 0))
-
-
-def free_port() -> int:
-    """A port of this host that nobody listens on."""
-    with socket.create_server((ADDRESS, 0)) as found:
-        return int(found.getsockname()[1])
 
 
 TORCHRUN = ("torch.distributed.run", "torch.distributed.launch")

@@ -93,9 +93,8 @@ def finish(
     """Say why, record what belongs to commits, print the report, write it; the exit code of the verdict."""
     trials = outcome.file.trials
     wanted_s = given.why_seconds if given.why else 0.0
-    programs = {
-        trial.operator for trial in trials if trial.by_program
-    }  # none has knobs or files that could be put back
+    # A program has no knobs or files that could be put back.
+    programs = {trial.operator for trial in trials if trial.by_program}
     cases = tuple(case for case in outcome.judgement.cases if case.kernel not in programs)
     explicable = dataclasses.replace(outcome, judgement=dataclasses.replace(outcome.judgement, cases=cases))
     causes = explained(explicable, checkouts, plan, rules, file, root, err_console(), wanted_s)

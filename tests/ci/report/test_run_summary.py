@@ -116,18 +116,18 @@ fail
 """
 
 
-def shown(width: int) -> str:
+def printed_at(width: int) -> str:
     stream = io.StringIO()
     run_summary.show_bringup(DOCUMENT, Console(file=stream, width=width, highlight=False))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
 def test_what_failed_is_last() -> None:
-    assert shown(120) == SHOWN
-    assert shown(200) == SHOWN
+    assert printed_at(120) == SHOWN
+    assert printed_at(200) == SHOWN
 
 
 @pytest.mark.parametrize("width", [40, 60])
 def test_a_narrow_terminal_loses_no_word(width: int) -> None:
-    assert sorted(shown(width).split()) == sorted(SHOWN.split())
-    assert max(map(len, shown(width).splitlines()[1:])) <= width
+    assert sorted(printed_at(width).split()) == sorted(SHOWN.split())
+    assert max(map(len, printed_at(width).splitlines()[1:])) <= width
