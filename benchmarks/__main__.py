@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import doctor, program, sweeping, trial_file, verify
-from benchmarks.coordinator import orders, starting
+from benchmarks.coordinator import orders
 from benchmarks.coordinator.checkouts import Checkout, kernel_files, refuse_unknown
 from benchmarks.coordinator.orders import Sources
 from benchmarks.coordinator.trial import Session, measure
@@ -90,7 +90,6 @@ def parser() -> argparse.ArgumentParser:
         program.add(made, *options)
 
     checks = "file of checks (.jsonl); lines are appended, and what it knows is not tried again"
-    turns = "run commands of this package, of which each line on stdin is one as a JSON list, until there is none"
     verb("run", _run, "measure and append trial lines to a file", __doc__, *WHAT, *HOW)
     verb(
         *("verify", _verify, "call every backend and compare; nothing is timed", verify.__doc__),
@@ -98,7 +97,6 @@ def parser() -> argparse.ArgumentParser:
     )
     verb("list", _list, "what a checkout declares", None, *LISTED)
     verb("candidates", _candidates, "what a sweep could try of a kernel", sweeping.ask_candidates.__doc__, *TRIED)
-    verb("commands", _commands, turns, program.in_turn.__doc__)
     verb("doctor", _doctor, "what this machine is and what can be measured on it", None, *EXAMINED)
     return top
 
@@ -312,12 +310,6 @@ def _candidates(arguments: argparse.Namespace) -> int:
     found = sweeping.ask_candidates(Checkout("head", Path(arguments.tree).resolve()), *which)
     print(json.dumps(found, allow_nan=False))
     return MEASURED
-
-
-def _commands(arguments: argparse.Namespace) -> int:
-    commands = program.given()
-    starting.prepare(sys.executable)
-    return program.in_turn(lambda argv: main(list(argv[1:])), commands)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

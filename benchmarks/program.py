@@ -10,13 +10,12 @@ import collections
 import contextlib
 import dataclasses
 import json
-import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from benchmarks import lifetime, points, trial_file
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
@@ -58,27 +57,6 @@ def run(command: Callable[[], int], interrupted: str) -> int:
         traceback.print_exc()
         print(f"Error: {type(error).__name__}: {error} (this is a defect of Ridgeline)", file=sys.stderr)
         return USAGE
-
-
-def in_turn(command: Callable[[Sequence[str]], int], commands: Iterable[str]) -> int:
-    """Run commands, each a JSON list in a line, until there is none or one is interrupted.
-
-    After each a line {"ended": its exit code} is on stderr.  What they start once, such as a fork server, stays.
-    """
-    for line in commands:
-        code = command(json.loads(line))
-        if code == INTERRUPTED:
-            return code
-        print(json.dumps({"ended": code}), file=sys.stderr, flush=True)
-    return 0
-
-
-def given() -> TextIO:
-    """What is written to our stdin, which is empty from now on for everything that we start."""
-    source, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    return os.fdopen(source, encoding="utf-8")
 
 
 def _interrupted(number: int, frame: Any) -> None:

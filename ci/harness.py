@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import shlex
 import signal
@@ -104,18 +103,15 @@ def measure(
     verb: str = "run",
     *flags: str,
     told: Callable[[], str] | None = None,
-    by: OneProgram | None = None,
 ) -> int:
     """Run the measuring program with a progress bar; returns its exit code (see the constants above).
 
     A crash of the program is printed and returned as USAGE.  Ctrl-C is passed on and returned as INTERRUPTED; finished
-    trials (checks) stay in `out` in either case.  told: the answer whenever the program asks (see `follow`); nothing of
-    a command `by` another program.
+    trials (checks) stay in `out` in either case.  told: the answer whenever the program asks (see `follow`).
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
-        argv = [*command(checkouts, plan, out, verb), *flags]
-        ended = by.follow(argv, console) if by else follow(argv, console, told=told)
+        ended = follow([*command(checkouts, plan, out, verb), *flags], console, told=told)
     except KeyboardInterrupt:
         return INTERRUPTED
     if ended.code in (MEASURED, FAULTS, NOTHING, USAGE):
@@ -251,65 +247,7 @@ def follow(
     has ended, and where somebody else interrupted it: it has no result.
     """
     child = _start(argv, None if stdout else subprocess.DEVNULL, subprocess.PIPE if told else subprocess.DEVNULL)
-    return _followed(child, console, title, echo, limit_s, told)
-
-
-class OneProgram:
-    """One program that runs commands of ours in turn, so that what the first of them imports is there for all.
-
-    A context manager.  The program starts with the first command, and again after one that was interrupted or crashed.
-    """
-
-    def __init__(self) -> None:
-        self._child: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> OneProgram:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        child, self._child = self._child, None
-        if child and child.poll() is None:
-            try:
-                child.communicate(timeout=GRACE_S)
-            except (subprocess.TimeoutExpired, KeyboardInterrupt):
-                _interrupt(child)
-
-    def begin(self) -> None:
-        """Start it, unless it runs: it imports torch while we do something else."""
-        if self._child is None or self._child.poll() is not None:
-            self._child = _start(program("benchmarks", "commands"), None, subprocess.PIPE)
-
-    def follow(
-        self,
-        argv: Sequence[str],
-        console: Console,
-        title: str = "starting",
-        *,
-        echo: bool = True,
-        limit_s: float | None = None,
-    ) -> ChildExit:
-        """As the function `follow`, of one command; argv: as `program` makes it."""
-        self.begin()
-        assert self._child
-        _tell(self._child, json.dumps(argv[len(program("")) - 1 :]))
-        try:
-            return _followed(self._child, console, title, echo, limit_s, None, many=True)
-        finally:
-            self._child = None if self._child.returncode is not None else self._child
-
-
-def _followed(
-    child: subprocess.Popen[str],
-    console: Console,
-    title: str,
-    echo: bool,
-    limit_s: float | None,
-    told: Callable[[], str] | None,
-    many: bool = False,
-) -> ChildExit:
-    """See `follow`.  many: the child runs commands in turn, and one of them is followed to its end."""
     said: list[str] = []
-    code: int | None = None
     try:
         with ProgressBars(console, title) as bars, _limited(child, limit_s) as late:
             for line in _lines(child):
@@ -318,15 +256,11 @@ def _followed(
                     bars.update(event)
                 elif told and _asks(line):
                     _tell(child, told())
-                elif many and (code := _ended(line)) is not None:
-                    break
                 elif line.strip():
                     said.append(printable(line))
                     if echo:
                         console.print(said[-1], markup=False, highlight=False, soft_wrap=True)
-            if code is None or late.is_set():  # one that is interrupted as it ends takes the program with it
-                code = child.wait()
-        ended = ChildExit(code, tuple(said), late.is_set())
+            ended = ChildExit(child.wait(), tuple(said), late.is_set())
     except BaseException:
         _interrupt(child)
         raise
@@ -359,12 +293,6 @@ def _limited(child: subprocess.Popen[str], limit_s: float | None) -> Iterator[th
 def _asks(line: str) -> bool:
     """Whether a line asks for an answer."""
     return line.startswith("{") and "asks" in (json_object(line) or {})
-
-
-def _ended(line: str) -> int | None:
-    """The exit code of a command that has ended (benchmarks.program.in_turn), None if a line says something else."""
-    code = (json_object(line) or {}).get("ended") if line.startswith("{") else None
-    return code if isinstance(code, int) else None
 
 
 def _tell(child: subprocess.Popen[str], answer: str) -> None:

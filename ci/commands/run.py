@@ -60,12 +60,12 @@ RANGE = "Of a range A..B"
 @DRY_RUN
 @option("--steps", "Most commits to measure, evenly.", click.IntRange(1), heading=RANGE)
 @option("--newest", "Only the newest N commits.", click.IntRange(1), heading=RANGE)
-@option("--minutes", "End after M minutes.", Finite(0.1, 10_000), heading=RANGE)
+@option("--minutes", "Begin no further commit after M minutes.", Finite(0.1, 10_000), heading=RANGE)
 def run(given: Given) -> int:
     """Measure this commit and record it as asv results; with --out only write the trial file.
 
-    With A..B (..B: from the first one) the commits after A up to B that change an operator's code: each code once, both
-    ends first, then the middle of the largest gap.  The same command goes on where it was interrupted.
+    With A..B (..B: from the first one) the commits after A up to B that change an operator's code: each code once, the
+    newest first.  The same command goes on where it was interrupted.
     """
     out, results = given.out, given.results
     if given.program:

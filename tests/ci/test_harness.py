@@ -282,64 +282,6 @@ def test_a_question_that_nobody_answers_is_a_line_like_any_other() -> None:
     assert follow(child(f"print({line!r}, file=sys.stderr)"), console()) == ChildExit(0, (line,))
 
 
-# ---- one program for many commands ----
-
-MANY = """
-import json, os, sys, time
-for line in sys.stdin:
-    what, *asked = json.loads(line)[1:]
-    if what == "say":
-        print(os.getpid(), *asked, file=sys.stderr, flush=True)
-    elif what == "write":
-        open(asked[0], "w").close()
-    elif what == "die":
-        os.abort()
-    elif what == "sleep":
-        try:
-            asked and open(asked[0], "w").close()
-            time.sleep(60)
-        except KeyboardInterrupt:
-            sys.exit(130)
-    print(json.dumps({"ended": len(asked)}), file=sys.stderr, flush=True)
-"""
-
-
-def one(*words: str) -> list[str]:
-    return harness.program("benchmarks", *words)
-
-
-def test_commands_run_in_one_program_until_it_crashes(benchmarks: Path) -> None:
-    benchmarks.write_text(MANY)
-    with harness.OneProgram() as program:
-        first, second = (program.follow(one("say", *words), console()) for words in ("a", "bc"))
-        assert (first.code, second.code) == (1, 2)
-        [(pid, *said), (again, *more)] = (exit.said[0].split() for exit in (first, second))
-        assert (said, more, pid == again) == (["a"], ["b", "c"], True)
-        assert program.follow(one("die"), console()).how == "killed by SIGABRT"
-        assert program.follow(one("say", "a"), console()).said[0] != first.said[0], "another program"
-        last = int(program.follow(one("say"), console()).said[0])
-        assert lifetime.lives(last)
-    assert not lifetime.lives(last)
-
-
-def test_a_command_whose_time_is_over_is_interrupted_and_the_next_one_runs(benchmarks: Path) -> None:
-    benchmarks.write_text(MANY)
-    with harness.OneProgram() as program:
-        late = program.follow(one("sleep"), console(), limit_s=0.5)
-        assert (late.code, late.late) == (130, True)
-        assert program.follow(one("say", "a"), console(), limit_s=60).code == 1
-
-
-def test_ctrl_c_ends_the_program_of_many_commands(benchmarks: Path, tmp_path: Path) -> None:
-    benchmarks.write_text(MANY)
-    interrupt_when(tmp_path / "sleeps")
-    with harness.OneProgram() as program:
-        pid = int(program.follow(one("say"), console()).said[0])
-        with pytest.raises(KeyboardInterrupt):
-            program.follow(one("sleep", str(tmp_path / "sleeps")), console())
-        assert not lifetime.lives(pid)
-
-
 def test_a_command_is_typed_again_with_other_options(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = ["ridgeline", "adopt", "a b.py", "--out=x", "--trials", "3", "--case", "--list", "--", "--trials", "8"]
     monkeypatch.setattr(sys, "argv", typed)

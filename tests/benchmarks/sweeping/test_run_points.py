@@ -176,19 +176,3 @@ def test_the_command_prints_json_and_refuses_an_unknown_architecture(toy_tree):
     wrong = subprocess.run([*command, "--arch", "gfx1"], cwd=ROOT, capture_output=True, text=True)
     assert wrong.returncode == 3
     assert "architecture 'gfx1' is not known; known: cpu, gfx942" in wrong.stderr
-
-
-@pytest.mark.slow
-def test_an_interrupted_command_is_the_last_one():
-    program = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks", "commands"], cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert program.stdin
-    program.stdin.write(b'["benchmarks", "candidates", "--kernel", "gem", "--arch", "gfx942"]\n')
-    program.stdin.flush()
-    assert program.stderr
-    assert [program.stderr.readline() for _ in range(2)][1] == b'{"ended": 3}\n'
-    time.sleep(0.2)
-    os.kill(program.pid, signal.SIGINT)
-    assert program.wait(30) == 130
-    program.communicate()

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ci.commands.run_range import CommitRange, RangeRun, commits_of, halving_order
+from ci import harness
+from ci.commands.run_range import CommitRange, RangeRun, commits_of
 from ci.git.repository import Commit, LocalCheckout, Repository
-from ci.harness import USAGE, ChildExit, MeasureError, MeasurePlan
+from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan
 from tests.ci.made_trials import MACHINE, declaration, ok, tree, trial, write
 from tests.kit import commit, repository, ridgeline, said
 
@@ -40,63 +41,76 @@ def of_labels(*labels: str) -> CommitRange:
     return CommitRange(commits, [{"gemm": one} for one in labels])
 
 
-def test_the_largest_gap_is_halved_after_both_ends() -> None:
-    order = of_labels(*"abcdefghi").order()
-    assert order[:3] == [8, 0, 4]
-    assert set(order[3:5]) == {2, 6}
-    assert sorted(order) == list(range(9))
-    assert (halving_order(0), halving_order(1), halving_order(2)) == ([], [0], [1, 0])
+def test_the_newest_come_first_and_steps_are_even() -> None:
+    assert of_labels(*"abcde").order() == [4, 3, 2, 1, 0]
+    assert [of_labels(*"abcdefghi").order(steps) for steps in (1, 2, 3, 20)] == [
+        [8],
+        [8, 0],
+        [8, 4, 0],
+        [*range(8, -1, -1)],
+    ]
 
 
 def test_equal_files_are_measured_once() -> None:
     assert of_labels("a", "a", "b", "b", "a").order() == [2, 0]
+    assert of_labels().order(3) == []
 
 
 def ranging(folder: Path, out: Path) -> RangeRun:
     here = Repository(folder)
     of = commits_of(here, "..HEAD", None, ())
-    return RangeRun(here, of, MeasurePlan(trials=1), out, Console(quiet=True))
+    return RangeRun(here, of, MeasurePlan(trials=1), out)
 
 
-def test_a_run_that_was_killed_goes_on_and_says_what_is_not_measured(tmp_path: Path) -> None:
+def test_a_run_that_was_interrupted_goes_on_and_says_what_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     hashes = made(
         tmp_path / "repo", [{"gemm": 0}, {"gemm": 1}, {"gemm": 2}, {"gemm": 1}, {"gemm": 3, "norm": 0}, {"gemm": 0}]
     )
     calls: list[str] = []
 
-    def measuring(checkout: LocalCheckout, plan: MeasurePlan, left_s: float | None) -> ChildExit:
+    def measuring(sides: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
+        [checkout] = sides
         if len(calls) == 1:
-            raise KeyboardInterrupt
+            return INTERRUPTED
         calls.append(checkout.commit.hash)
         assert "STEP" in (checkout.path / "kernels/gemm.py").read_text()
         if checkout.commit.hash == hashes[1]:
-            return ChildExit(USAGE, ("Error: older contract",))
+            return USAGE
         with out.open("a") as stream:
             stream.writelines(json.dumps(line(checkout.commit.hash, name=name)) + "\n" for name in plan.kernels)
-        return ChildExit(0)
+        return 0
 
     out = tmp_path / "trials.jsonl"
-    with pytest.raises(KeyboardInterrupt):
-        ranging(tmp_path / "repo", out).run(measuring)
+    monkeypatch.setattr(harness, "measure", measuring)
+    assert ranging(tmp_path / "repo", out).run() == INTERRUPTED
     (first,) = calls
     with out.open("a") as stream:
         stream.write('{"format": "ridgel\n')  # what a kill leaves, ended by the next writer
     calls.append("")
+    capsys.readouterr()
     again = ranging(tmp_path / "repo", out)
-    again.run(measuring)
-    assert first not in calls[2:]
-    assert set(calls) == {first, "", *(hashes[n] for n in (0, 1, 2, 4))}
-    assert list(again.failed.values()) == ["older contract"]
-    assert "of 6 commits 3 are measured, 1 have the same files" in again.summary()
-    assert again.summary().endswith("2 cannot be measured")
+    assert again.run() == 0
+    assert [first, *calls[2:]] == [hashes[n] for n in (4, 2, 1, 0)]
+    assert list(again.failed) == [hashes[1]]
+    lines = [re.sub(r"^\d+ s", "T", one) for one in capsys.readouterr().err.splitlines()]
+    assert lines[0] == f"T, 3 commits to go; now {hashes[2][:8]} commit 2: gemm"
+    assert f"not measured: {hashes[1][:8]}: the lines above say why" in lines
 
 
 def test_operators_that_a_commit_leaves_alone_are_not_measured_there(tmp_path: Path) -> None:
     made(tmp_path / "repo", [{"gemm": 0, "norm": 0}, {"gemm": 1, "norm": 0}])
-    assert list(ranging(tmp_path / "repo", tmp_path / "t.jsonl").left()) == [(1, ("gemm", "norm")), (0, ("gemm",))]
+    left = ranging(tmp_path / "repo", tmp_path / "t.jsonl").left()
+    assert [(commit.subject, operators) for commit, operators in left] == [
+        ("commit 1", ("gemm", "norm")),
+        ("commit 0", ("gemm",)),
+    ]
 
 
-def test_what_is_recorded_of_this_machine_and_environment_is_not_measured_again(tmp_path: Path) -> None:
+def test_what_is_recorded_of_this_machine_and_environment_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Which machine it is says the first trial; another machine's record, or one without all cases, counts nothing."""
     hashes = made(tmp_path / "repo", [{"gemm": n} for n in range(5)])
     whole = {case: {"head/triton": ok(), "head/blas": ok()} for case in ("m16", "m64")}
@@ -110,42 +124,26 @@ def test_what_is_recorded_of_this_machine_and_environment_is_not_measured_again(
     assert ridgeline("records", "add", write(tmp_path / "r.jsonl", *records), "--results", tmp_path).exit_code == 0
     out, calls = tmp_path / "trials.jsonl", list[str]()
 
-    def measuring(checkout: LocalCheckout, plan: MeasurePlan, left_s: float | None) -> ChildExit:
-        calls.append(checkout.commit.hash)
+    def measuring(sides: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
+        calls.append(sides[0].commit.hash)
         with out.open("a") as stream:
-            stream.write(json.dumps(of(hashes.index(checkout.commit.hash))) + "\n")
-        return ChildExit(0)
+            stream.write(json.dumps(of(hashes.index(calls[-1]))) + "\n")
+        return 0
 
+    monkeypatch.setattr(harness, "measure", measuring)
     run = ranging(tmp_path / "repo", out)
     run.results = tmp_path
-    run.run(measuring)
-    assert calls[:2] == [hashes[4], hashes[0]]
-    assert set(calls) == {hashes[n] for n in (0, 2, 3, 4)}
+    assert run.run() == 0
+    assert calls == [hashes[n] for n in (4, 3, 2, 0)]
 
 
-def test_a_run_says_how_many_commits_are_left_and_for_how_long(tmp_path: Path) -> None:
-    made(tmp_path / "repo", [{"gemm": n} for n in range(4)])
-    out = tmp_path / "trials.jsonl"
-    run = ranging(tmp_path / "repo", out)
-    run.console, run.steps = Console(record=True, width=200), 3
-
-    def measuring(checkout: LocalCheckout, plan: MeasurePlan, left_s: float | None) -> ChildExit:
-        with out.open("a") as stream:
-            stream.write(json.dumps(line(checkout.commit.hash, code="one")) + "\n")
-        return ChildExit(0)
-
-    run.run(measuring)
-    lines = run.console.export_text().splitlines()
-    assert [re.sub(r"\d+ s\b", "T", one).partition("; now")[0] for one in lines] == [
-        "T, 3 commits to go", "T, 2 commits to go, about T left", "T, 1 commits to go, about T left"
-    ]  # fmt: skip
-
-
-def test_a_machine_that_can_measure_nothing_ends_the_run(tmp_path: Path) -> None:
+def test_a_machine_that_can_measure_nothing_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path / "repo", [{"gemm": n} for n in range(5)])
+    monkeypatch.setattr(harness, "measure", lambda *_: USAGE)
     run = ranging(tmp_path / "repo", tmp_path / "trials.jsonl")
-    with pytest.raises(MeasureError, match="nothing can be measured here: no driver"):
-        run.run(lambda *_: ChildExit(USAGE, ("no driver",)))
+    with pytest.raises(MeasureError, match="nothing can be measured here: the lines above say why"):
+        run.run()
+    assert len(run.failed) == 3
 
 
 @pytest.mark.parametrize(
