@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ci import programs
-from ci.commands.common.measuring import VerbClock, scratch, two_checkouts
+from ci.commands.common.measuring import VerbClock, compared_revisions, scratch, two_checkouts
 from ci.commands.common.outcome import WHY, check_recordable, compared, finish, shown
 from ci.git.repository import Repository
 from ci.judging import policy
@@ -79,12 +79,13 @@ def ab(given: Given) -> int:
         judgement = judge(recording.comparisons, rules)
         return shown(judgement, recording.trials, recording.rejected, given.as_json, title="recorded trials")
     request = _program(given)
+    repository = Repository(Path.cwd())
+    base, head = compared_revisions(repository, given.base, given.head)
     if not given.dry_run:
         wait_for_turn()
     clock = VerbClock()
     planned = with_rounds(plan(given, pythons=pythons(given)))
-    repository = Repository(Path.cwd())
-    checkouts = two_checkouts(repository, given.base, given.head, given.out)
+    checkouts = two_checkouts(repository, base, head, given.out)
     check_recordable(given, checkouts, planned)
     file = given.out or scratch("ab", checkouts[1])
     if given.dry_run:

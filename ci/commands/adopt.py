@@ -10,7 +10,7 @@ import click
 
 from ci import emulated
 from ci.adopt import PRINTED, NothingToCompare, ScriptRequest, SeenScript, import_paths
-from ci.commands.common.measuring import scratch, two_checkouts
+from ci.commands.common.measuring import compared_revisions, scratch, two_checkouts
 from ci.commands.common.outcome import shown
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import machine_kind
@@ -107,12 +107,13 @@ def adopt(given: Given) -> int:
         raise click.UsageError(
             "--arch executes one process a side: leave out --ranks, or `emulate` the operator's cases"
         )
-    if not given.dry_run and not given.arches:
-        wait_for_turn()
     # The folder of the script, or the nearest one above it that is there: the script may be in one commit only.
     whole = given.script.absolute().parent
     repository = Repository(next(one for one in (whole, *whole.parents) if one.is_dir()))
-    checkouts = two_checkouts(repository, given.base, given.head, given.out)
+    base, head = compared_revisions(repository, given.base, given.head)
+    if not given.dry_run and not given.arches:
+        wait_for_turn()
+    checkouts = two_checkouts(repository, base, head, given.out)
     request = _request(repository, checkouts, given)
     if given.arches and not given.dry_run:
         return _by_counts(request, checkouts, given)

@@ -63,20 +63,26 @@ def has_packages(root: Path) -> bool:
     return any(place.is_dir() or place.with_name(f"{place.name}.py").is_file() for place in places)
 
 
+def compared_revisions(repository: Repository, base: str | None, head: str | None) -> tuple[str, str | None]:
+    """The commits of base and head as hashes; None for the working tree as head.  GitError for one that is not there.
+
+    base: None for where the working tree left the main branch.
+    """
+    found = repository.resolve(base) if base else repository.default_base()
+    if found is None:
+        first = "there is no base to compare with: HEAD is the first commit of this clone"
+        hint = " (the clone is shallow: `git fetch --unshallow`)" if repository.is_shallow() else ""
+        raise GitError(f"{first}; commit a change first, or name a base{hint}")
+    return found.hash, repository.resolve(head).hash if head else None
+
+
 def two_checkouts(
-    repository: Repository, base: str | None, head: str | None, out: Path | None = None
+    repository: Repository, base: str, head: str | None, out: Path | None = None
 ) -> tuple[LocalCheckout, LocalCheckout]:
-    """Base and head of a comparison; by default the working tree and where it left the main branch.
+    """Checkouts of base and head; of the working tree where head is None.
 
     out: the trial file that the verb writes; it is no change of the tree.
     """
-    if base is None:
-        found = repository.default_base()
-        if found is None:
-            first = "there is no base to compare with: HEAD is the first commit of this clone"
-            hint = " (the clone is shallow: `git fetch --unshallow`)" if repository.is_shallow() else ""
-            raise GitError(f"{first}; commit a change first, or name a base{hint}")
-        base = found.hash
     first_side = repository.checkout(base, "base")
     return first_side, repository.checkout(head, "head") if head else repository.head_of_comparison(out)
 
