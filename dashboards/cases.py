@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ci.records import derived
 from dashboards import charts, table
 from dashboards.files import natural, slug
-from dashboards.frame import Lane, Site
+from dashboards.frame import Lane, Series, Site
 from dashboards.table import Column, Piece, Table
 from kernels.hardware import Hardware
 
@@ -24,33 +24,44 @@ def roofline_files(site: Site) -> Iterator[tuple[str, Any]]:
         yield f"{lane.slug}/roofline", {"title": "Roofline", "pieces": list(_pieces(lane))}
 
 
-def _pieces(lane: Lane) -> Iterator[Piece]:
-    flops, hbm = (lane.columns[name] for name in ("flops", "hbm_bytes"))
-    shown = []
-    for one in lane.series:
-        row = int(one.good[-1]) if len(one.good) else -1
-        if row >= 0 and not one.baseline and flops[row] > 0 and hbm[row] > 0:
-            shown.append((one, row, flops[row] / hbm[row], flops[row] / lane.columns["seconds"][row] / 1e12))
-    if not shown:
-        yield table.text("No timed case of this machine has FLOP and bytes: there is nothing to draw.", "notice")
-        return
-    hardware = derived.hardware_of(lane.newest)
-    dtypes = {str(lane.columns["dtype"][row]) for _, row, *_ in shown}
-    roofs = peaks(hardware, dtypes) if hardware else {}
-    intensity = [x for *_, x, _ in shown]
-    series = list(_roofs(hardware, roofs, min(intensity), max(intensity))) if hardware else []
-    kernels = sorted({one.kernel for one, *_ in shown})
-    for n, kernel in enumerate(kernels):
-        own = [(one, row, x, y) for one, row, x, y in shown if one.kernel == kernel]
+class Point(NamedTuple):
+    """The newest number of one of our series.  row: in the lane; intensity: FLOP per byte; tflops: of one device."""
+
+    series: Series
+    row: int
+    intensity: float
+    tflops: float
+
+
+def roofline_points(lane: Lane) -> list[Point]:
+    """Of every timed case that has FLOP and bytes, without the libraries."""
+    flops, hbm, seconds = (lane.columns[name] for name in ("flops", "hbm_bytes", "seconds"))
+    newest = [(one, int(one.good[-1])) for one in lane.series if len(one.good) and not one.baseline]
+    return [
+        Point(one, row, flops[row] / hbm[row], flops[row] / seconds[row] / 1e12)
+        for one, row in newest
+        if flops[row] > 0 and hbm[row] > 0
+    ]
+
+
+def roofline_chart(lane: Lane, points: Sequence[Point]) -> Piece:
+    """Points by operator, under the roofs of the device, where those are known."""
+    hardware, intensity = derived.hardware_of(lane.newest), [point.intensity for point in points]
+    series = []
+    if hardware:
+        roofs = peaks(hardware, {str(lane.columns["dtype"][point.row]) for point in points})
+        series += _roofs(hardware, roofs, min(intensity), max(intensity))
+    for n, kernel in enumerate(sorted({point.series.kernel for point in points})):
+        own = [point for point in points if point.series.kernel == kernel]
         series.append(
             charts.points(
                 kernel,
-                [[x, y] for *_, x, y in own],
+                [[point.intensity, point.tflops] for point in own],
                 f"--series-{n % charts.COLOURS}",
                 symbol=SYMBOLS[n % len(SYMBOLS)],
                 symbolSize=8,
-                tips=[f"{one.case}, {one.backend}" for one, *_ in own],
-                links=[_link(lane, one.kernel, one.case) for one, *_ in own],
+                tips=[f"{point.series.case}, {point.series.backend}" for point in own],
+                links=[_link(lane, point.series) for point in own],
             )
         )
     option = charts.over(
@@ -58,8 +69,16 @@ def _pieces(lane: Lane) -> Iterator[Piece]:
         {"name": "TFLOPS of one device", "unit": "TFLOPS"},
         series,
     )
-    yield charts.chart(f"roofline of {lane.machine}", {"TFLOPS": option}, 460)
-    if not hardware:
+    return charts.chart(f"roofline of {lane.machine}", {"TFLOPS": option}, 460)
+
+
+def _pieces(lane: Lane) -> Iterator[Piece]:
+    points = roofline_points(lane)
+    if not points:
+        yield table.text("No timed case of this machine has FLOP and bytes: there is nothing to draw.", "notice")
+        return
+    yield roofline_chart(lane, points)
+    if not derived.hardware_of(lane.newest):
         yield table.text("This device is not in kernels/hardware, so no roof is drawn; add it there.", "notice")
     columns = [
         Column("kernel", "operator"),
@@ -71,25 +90,26 @@ def _pieces(lane: Lane) -> Iterator[Piece]:
         Column("peak_share", "of the roof", "share", "Least time by matrix units, HBM and links / measured time."),
         Column("commit", "commit", "commit"),
     ]
+    points.sort(key=lambda point: (point.series.kernel, natural(point.series.case), point.series.backend))
     rows = [
         [
-            one.kernel,
-            [one.case, _link(lane, one.kernel, one.case)],
-            one.backend,
-            x,
-            [y, "TFLOPS"],
-            [hbm[row] / float(lane.columns["seconds"][row]) / 1e9, "GB/s"],
-            float(lane.columns["peak_share"][row]),
-            lane.commit(row),
+            point.series.kernel,
+            [point.series.case, _link(lane, point.series)],
+            point.series.backend,
+            point.intensity,
+            [point.tflops, "TFLOPS"],
+            [point.tflops / point.intensity * 1e3, "GB/s"],
+            float(lane.columns["peak_share"][point.row]),
+            lane.commit(point.row),
         ]
-        for one, row, x, y in sorted(shown, key=lambda each: (each[0].kernel, natural(each[0].case), each[0].backend))
+        for point in points
     ]
     shown = Table(f"{lane.machine}-roofline", "cases under the roof", columns, rows).piece(filter=True)
     yield table.fold([f"The {len(rows)} points as a table"], [shown])
 
 
-def _link(lane: Lane, kernel: str, case: str) -> str:
-    return f"kernels/{slug(kernel)}.html#machine={lane.machine}&case={case}"
+def _link(lane: Lane, series: Series) -> str:
+    return f"kernels/{slug(series.kernel)}.html#machine={lane.machine}&case={series.case}"
 
 
 def peaks(hardware: Hardware, dtypes: set[str]) -> dict[str, float]:

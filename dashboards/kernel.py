@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -62,7 +63,7 @@ def _page(
         ordered = [first, *(name for name in names if name != first)]
         pieces.append(table.choice("case", "case", [[name, name] for name in ordered], measured))
         pieces += [table.heading(f"All cases of {kernel}"), all_cases(lane, kernel, cases).piece(filter=True)]
-        pieces += over_size(lane, kernel, names, cases)
+        pieces += over_size(lane, kernel, cases)
     else:
         pieces.append(table.text("Nothing of it was timed on this machine; what was tried is below.", "notice"))
     if sustained:
@@ -303,18 +304,23 @@ def not_measured(lane: Lane, kernel: str = "") -> Table:
     return Table(name, "what was not measured, and why", [*columns, Column("status", "why", "status")], rows)
 
 
-def over_size(lane: Lane, kernel: str, names: Sequence[str], cases: Mapping[str, Sequence[Series]]) -> Iterator[Piece]:
-    """The newest speed of every case over the bytes that it must move, a mark for each backend."""
-    rate = max({lane.rate[kernel, name] for name in names}, key=[lane.rate[kernel, name] for name in names].count)
-    shown = [name for name in names if lane.rate[kernel, name] is rate]
-    payload, hbm = (lane.columns[column] for column in ("payload_bytes", "hbm_bytes"))
+def over_size(lane: Lane, kernel: str, cases: Mapping[str, Sequence[Series]]) -> Iterator[Piece]:
+    """The newest speed of every case over the bytes that it must move, a mark for each backend; nothing for one size.
+
+    Of cases that are quoted in different units, those of the most frequent one.
+    """
+    columns = lane.columns
+    every = [one for name in sorted(cases, key=natural) for one in cases[name] if len(one.good)]
+    quoted = Counter({one.case: lane.rate[kernel, one.case] for one in every}.values())
+    rate = max(quoted, key=quoted.__getitem__, default=Rate.TIME)
     found: dict[str, list[tuple[float, float, str]]] = {}
-    every = [one for name in shown for one in cases[name] if len(one.good)]
-    for one in every:
-        row = int(one.good[-1])
-        size, value = payload[row] if payload[row] > 0 else hbm[row], float(lane.columns["value"][row])
+    has_payload = False
+    for one in (one for one in every if lane.rate[kernel, one.case] is rate):
+        payload, hbm, value = (float(columns[of][one.good[-1]]) for of in ("payload_bytes", "hbm_bytes", "value"))
+        has_payload |= payload > 0
+        size = payload if payload > 0 else hbm
         if size > 0 and np.isfinite(value):
-            found.setdefault(one.backend, []).append((float(size), value, one.case))
+            found.setdefault(one.backend, []).append((size, value, one.case))
     if len({size for those in found.values() for size, *_ in those}) < 2:
         return
     looks, series = charts.looks_of(every), []
@@ -325,8 +331,7 @@ def over_size(lane: Lane, kernel: str, names: Sequence[str], cases: Mapping[str,
         links = [f"#case={case}" for case in tips]
         more = {"symbol": symbols[backend], "symbolSize": 8, "tips": tips, "links": links}
         series.append(charts.points(backend, data, looks[backend]["color"], **more))
-    of_payload = any(payload[int(one.good[-1])] > 0 for one in every)
-    x = {"name": "payload" if of_payload else "least HBM traffic of a rank", "unit": "B", "logBase": 2}
+    x = {"name": "payload" if has_payload else "least HBM traffic of a rank", "unit": "B", "logBase": 2}
     values = [value for those in found.values() for _, value, _ in those]
     kind = "log" if max(values) > 10 * min(values) else "value"
     option = charts.over(x, {"name": NAMES[rate], "unit": UNITS[rate], "type": kind}, series)

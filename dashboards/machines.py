@@ -159,28 +159,28 @@ def devices_by_commit(frame: pd.DataFrame) -> dict[str, DevicesByCommit]:
 
 
 def _devices(machine: str, by_commit: DevicesByCommit) -> Iterator[Piece]:
-    """What each GPU reported at work: a chart of each measure over the commits."""
-    if not by_commit:
-        return
-    yield table.heading("Its GPUs at work, commit by commit")
+    """What each GPU reported at work."""
+    if by_commit:
+        yield table.heading("Its GPUs at work, commit by commit")
+        yield devices_chart(machine, by_commit)
+
+
+def devices_chart(machine: str, by_commit: DevicesByCommit) -> Piece:
+    """Each measure of each GPU over the commits."""
     names = [f"{commit.date} {commit.hash[:8]}" for commit in by_commit]
     looks = charts.looks([f"GPU {n}" for n in range(max(map(len, by_commit.values())))], [])
     units = {}
     for field, (label, unit, factor) in MEASURES.items():
-        lines = [
-            charts.line(name, values, look)
-            for (name, look), values in zip(looks.items(), over_commits(by_commit, field, factor), strict=True)
-            if any(value is not None for value in values)
-        ]
+        values_of = zip(looks.items(), _over_commits(by_commit, field, factor), strict=True)
+        lines = [charts.line(name, values, look) for (name, look), values in values_of if set(values) != {None}]
         if lines:
             y = {"name": f"{label}, {unit}", "unit": unit, "scale": True}
             axis = {"type": "category", "data": names, "name": "commit"}
             units[label] = {"xAxis": axis, "yAxis": y, "series": lines}
-    if units:
-        yield charts.chart(f"GPUs of {machine}", units, 260, key="measure")
+    return charts.chart(f"GPUs of {machine}", units, 260, key="measure")
 
 
-def over_commits(by_commit: DevicesByCommit, field: str, factor: float) -> list[list[float | None]]:
+def _over_commits(by_commit: DevicesByCommit, field: str, factor: float) -> list[list[float | None]]:
     """A measure of each GPU, commit by commit; None where it was not read."""
     count = max(map(len, by_commit.values()))
     values = [[getattr(device, field) for device in devices] for devices in by_commit.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,9 @@ MOST = 24
 class Point(NamedTuple):
     """The newest number of a backend in a case of several ranks."""
 
+    device: str
     kernel: str
+    case: str
     shape: str
     backend: str
     baseline: bool
@@ -41,19 +44,22 @@ def without_ranks(case: str, world: int) -> str:
 
 def scaling_files(site: Site) -> Iterator[tuple[str, Any]]:
     """scaling: a choice of products."""
-    products: dict[str, dict[tuple[str, str, str, int], Point]] = {}
-    for lane in sorted(site.lanes, key=lambda lane: lane.commits[-1].date):  # the newest number stays
-        device = str(lane.newest["device"])
-        for point in _points(lane):
-            key = (point.kernel, point.shape, point.backend, point.world)
-            products.setdefault(device, {})[key] = point
+    points = sorted(newest_points(site), key=lambda point: point.device)
+    products = itertools.groupby(points, key=lambda point: point.device)
+    shown = {device: list(_product(list(those))) for device, those in products}
     pieces: list[Piece] = []
-    shown = {device: list(_product(list(those.values()))) for device, those in sorted(products.items())}
     if shown:
         pieces.append(table.choice("device", "product", [[device, device] for device in shown], shown))
     else:
         pieces.append(table.text("No case of several ranks was timed.", "notice"))
     yield "scaling", {"title": "Scaling", "pieces": pieces}
+
+
+def newest_points(site: Site) -> list[Point]:
+    """The newest number of each backend of each problem and number of ranks on each product."""
+    lanes = sorted(site.lanes, key=lambda lane: lane.commits[-1].date)  # the newest number stays
+    points = (point for lane in lanes for point in _points(lane))
+    return list({(one.device, one.kernel, one.shape, one.backend, one.world): one for one in points}.values())
 
 
 def _points(lane: Lane) -> Iterator[Point]:
@@ -70,24 +76,18 @@ def _point(lane: Lane, one: Series, row: int, world: int, payload: float) -> Poi
     value, seconds = (float(lane.columns[name][row]) for name in ("value", "seconds"))
     link = f"kernels/{slug(one.kernel)}.html#machine={lane.machine}&case={one.case}"
     shape = without_ranks(one.case, world)
-    about = (one.kernel, shape, one.backend, one.baseline, world, value, seconds, UNITS[rate], NAMES[rate])
-    return Point(*about, payload, lane.machine, lane.commit(row), link)
+    named = (str(lane.newest["device"]), one.kernel, one.case, shape, one.backend, one.baseline)
+    return Point(*named, world, value, seconds, UNITS[rate], NAMES[rate], payload, lane.machine, lane.commit(row), link)
 
 
 def _product(points: Sequence[Point]) -> Iterator[Piece]:
     """Of each operator, a picture for each problem with two or more numbers of ranks; a table of all points."""
-    kernels = sorted({one.kernel for one in points})
-    for kernel in kernels:
+    for kernel in sorted({one.kernel for one in points}):
         own = [one for one in points if one.kernel == kernel]
-        shapes = sorted({one.shape for one in own}, key=natural)
-        several = [shape for shape in shapes if len({one.world for one in own if one.shape == shape}) > 1]
-        drawn = sorted(several, key=lambda shape: -max(one.bytes for one in own if one.shape == shape))[:MOST]
-        if drawn:
-            looks = charts.looks_of(own)
-            pictures = [_picture(kernel, shape, [one for one in own if one.shape == shape], looks) for shape in drawn]
+        if drawn := pictures(own):
             yield table.heading(kernel)
-            yield charts.legend(looks)
-            yield {"kind": "grid", "pieces": pictures}
+            yield charts.legend(charts.looks_of(own))
+            yield {"kind": "grid", "pieces": list(drawn.values())}
     columns = [
         Column("kernel", "operator"),
         Column("shape", "problem", "case"),
@@ -116,7 +116,17 @@ def _product(points: Sequence[Point]) -> Iterator[Piece]:
     yield table.fold([f"All {len(rows)} numbers of several ranks"], [shown])
 
 
-def _picture(kernel: str, shape: str, points: Sequence[Point], looks: Mapping[str, Mapping[str, Any]]) -> Piece:
+def pictures(points: Sequence[Point]) -> dict[str, Piece]:
+    """By problem, a chart of each of an operator's that has two numbers of ranks or more, the largest size first."""
+    looks, by_shape = charts.looks_of(points), dict[str, list[Point]]()
+    for point in sorted(points, key=lambda one: natural(one.shape)):
+        by_shape.setdefault(point.shape, []).append(point)
+    several = [shape for shape, own in by_shape.items() if len({one.world for one in own}) > 1]
+    several.sort(key=lambda shape: -max(one.bytes for one in by_shape[shape]))
+    return {shape: _picture(by_shape[shape], looks) for shape in several[:MOST]}
+
+
+def _picture(points: Sequence[Point], looks: Mapping[str, Mapping[str, Any]]) -> Piece:
     worlds = sorted({one.world for one in points})
     series = []
     for backend in sorted({one.backend for one in points}):
@@ -126,4 +136,6 @@ def _picture(kernel: str, shape: str, points: Sequence[Point], looks: Mapping[st
         series.append(charts.line(backend, data, look, links=links))
     axis = {"type": "category", "data": [str(world) for world in worlds], "name": "ranks"}
     option = {"xAxis": axis, "yAxis": {"name": points[0].name, "unit": points[0].unit, "min": 0}, "series": series}
-    return charts.chart(f"{kernel}, {shape}", {points[0].name: option}, 240, named=True, legend=False)
+    return charts.chart(
+        f"{points[0].kernel}, {points[0].shape}", {points[0].name: option}, 240, named=True, legend=False
+    )

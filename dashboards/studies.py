@@ -76,14 +76,12 @@ def studies_files(site: Site) -> Iterator[tuple[str, Any]]:
         yield from ((paths[name], list(_study(one))) for name, one in zip(paths, good, strict=True))
     else:
         pieces.append(table.text("No study is recorded yet: `ridgeline study --help` lists what can be run.", "notice"))
-    sweeps, problems = _sweeps(site.results)
+    sweeps, problems = recorded_sweeps(site.results)
     if sweeps:
-        options = [
-            [name, f"{facts['operator']} on {facts['machine']}, {facts['date']}"] for name, (facts, _) in sweeps.items()
-        ]
+        options = [[name, f"{of.operator} on {of.machine}, {of.date}"] for name, of in sweeps.items()]
         paths = {name: f"sweep/{name}" for name in sweeps}
         pieces += [table.heading("Sweeps"), table.choice("sweep", "sweep", options, paths)]
-        yield from ((f"sweep/{name}", those) for name, (_, those) in sweeps.items())
+        yield from ((f"sweep/{name}", list(_sweep(of))) for name, of in sweeps.items())
     problems += [one.problem for one in found if one.problem]
     pieces += [table.text(words.replace(f"{site.results}/", ""), "problem") for words in problems]
     yield "studies", {"title": "Studies", "pieces": pieces}
@@ -163,17 +161,55 @@ def _number(cell: str) -> float | int | None:
 # ---- sweeps ---------------------------------------------------------------------------------------------------------
 
 
-def newest_sweeps(results: Path) -> list[list[Path]]:
-    """Of each machine and operator, the files of the record whose newest file begins last."""
+@dataclasses.dataclass(frozen=True)
+class RecordedSweep:
+    """The newest recorded sweep of an operator on a machine.  rows: `ci.sweeps.show.point_rows`, best first in a case;
+    winners: a sentence for each case."""
+
+    operator: str
+    machine: str
+    date: str
+    commit: str
+    versions: str
+    rows: Sequence[Mapping[str, Any]]
+    winners: Sequence[str]
+
+    @classmethod
+    def of(cls, measured: Any) -> RecordedSweep:
+        """Of what is measured (`ci.sweeps.measured.Measured`)."""
+        from ci.sweeps import show
+
+        frame = measured.frame.sort_values(["operator", "case", "regime", "ratio"], kind="stable", na_position="last")
+        rankings = show.rankings(dataclasses.replace(measured, frame=frame))
+        winners = [f"{ranking.case}: {show.winner_sentence(ranking)}" for ranking in rankings]
+        about = (str(frame["operator"].iloc[0]), measured.origin.machine, measured.started_at[:10])
+        commit = (measured.origin.commit or "")[:8]
+        return cls(*about, commit, measured.versions, list(show.point_rows(frame)), winners)
+
+
+def recorded_sweeps(results: Path) -> tuple[dict[str, RecordedSweep], list[str]]:
+    """By the name of its page, each machine's and operator's newest; a sentence on what cannot be used."""
     records: dict[Path, list[Path]] = {}
     for path in sweep_files(results):
         records.setdefault(base_of(path), []).append(path)
-    found: dict[tuple[str, str], tuple[str, list[Path]]] = {}
+    newest: dict[tuple[str, str], tuple[str, list[Path]]] = {}
     for paths in records.values():
         started, operator = max(map(_first, paths))
         key = (paths[0].parent.name, operator)
-        found[key] = max(found.get(key, ("", paths)), (started, paths))
-    return [paths for _, paths in sorted(found.values(), key=lambda pair: pair[1])]
+        newest[key] = max(newest.get(key, ("", paths)), (started, paths))
+    sweeps, problems = dict[str, RecordedSweep](), list[str]()
+    for _, paths in sorted(newest.values(), key=lambda pair: pair[1]):
+        from ci.sweeps import measured  # judging comes with it; most sites have no sweep
+
+        try:
+            found = measured.read(paths)
+        except (measured.SweepError, OSError) as error:
+            problems.append(str(error))
+            continue
+        problems += found.problems
+        sweep = RecordedSweep.of(found)
+        sweeps[f"{slug(paths[0].parent.name)}/{slug(sweep.operator)}"] = sweep
+    return sweeps, problems
 
 
 def _first(path: Path) -> tuple[str, str]:
@@ -184,30 +220,6 @@ def _first(path: Path) -> tuple[str, str]:
         return str(line["started_at"]), str(line["kernel"])
     except (OSError, ValueError, KeyError, TypeError, EOFError):
         return "", path.name
-
-
-def _sweeps(results: Path) -> tuple[dict[str, tuple[dict[str, str], list[Piece]]], list[str]]:
-    """By name, the facts and the pieces of each sweep; a sentence on what cannot be used."""
-    found, problems = {}, []
-    records = newest_sweeps(results)
-    if records:
-        from ci.sweeps import measured as sweeps  # judging comes with it; most sites have no sweep
-
-        for paths in records:
-            try:
-                read_sweep = sweeps.read(paths)
-            except (sweeps.SweepError, OSError) as error:
-                problems.append(str(error))
-                continue
-            problems += read_sweep.problems
-            facts = {
-                "operator": str(read_sweep.frame["operator"].iloc[0]),
-                "machine": read_sweep.origin.machine,
-                "date": read_sweep.started_at[:10],
-            }
-            name = f"{slug(paths[0].parent.name)}/{slug(facts['operator'])}"
-            found[name] = (facts, list(_sweep(read_sweep, facts)))
-    return found, problems
 
 
 SWEEP = (
@@ -222,20 +234,12 @@ SWEEP = (
 )
 
 
-def _sweep(measured: Any, facts: Mapping[str, str]) -> Iterator[Piece]:
+def _sweep(sweep: RecordedSweep) -> Iterator[Piece]:
     """Winners of every case beside their anchor, then every point."""
-    from ci.sweeps import show
-
-    versions = measured.versions
-    named = [("machine", facts["machine"]), ("date", facts["date"]), ("commit", (measured.origin.commit or "")[:8])]
-    yield table.facts([*named, ("versions", versions)])
-    frame = measured.frame.sort_values(["operator", "case", "regime", "ratio"], kind="stable", na_position="last")
-    ranked = show.rankings(dataclasses.replace(measured, frame=frame))
-    for one in ranked:
-        yield table.text(f"{one.case}: {show.winner_sentence(one)}", "small")
-    rows = list(show.point_rows(frame))
-    if picture := _sweep_chart(facts, rows):
-        yield picture
+    yield table.facts([(name, getattr(sweep, name)) for name in ("machine", "date", "commit", "versions")])
+    yield from (table.text(words, "small") for words in sweep.winners)
+    if chart := sweep_chart(sweep.operator, sweep.rows):
+        yield chart
     cells = [
         [
             row["case"],
@@ -247,13 +251,13 @@ def _sweep(measured: Any, facts: Mapping[str, str]) -> Iterator[Piece]:
             row["trials"],
             row["rounds"],
         ]
-        for row in rows
+        for row in sweep.rows
     ]
-    yield Table(f"{facts['operator']}-sweep", "every point of the sweep", SWEEP, cells, group="case").piece(filter=True)
+    yield Table(f"{sweep.operator}-sweep", "every point of the sweep", SWEEP, cells, group="case").piece(filter=True)
 
 
-def _sweep_chart(facts: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Piece | None:
-    """Each point's time beside its anchor's, case by case."""
+def sweep_chart(operator: str, rows: Sequence[Mapping[str, Any]]) -> Piece | None:
+    """Each point's time beside its anchor's, case by case; None where no point has one."""
     cases = list(dict.fromkeys(row["case"] for row in rows))
     timed = [row for row in rows if row["ratio"]]
     series = []
@@ -267,4 +271,4 @@ def _sweep_chart(facts: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) ->
         return None
     x = {"type": "category", "data": cases, "name": "case"}
     y = {"name": "time / the anchor's time (less is better)", "unit": "×", "type": "log", "scale": True}
-    return charts.chart(f"points of {facts['operator']}", {"ratio": {"xAxis": x, "yAxis": y, "series": series}}, 320)
+    return charts.chart(f"points of {operator}", {"ratio": {"xAxis": x, "yAxis": y, "series": series}}, 320)

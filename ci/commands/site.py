@@ -49,7 +49,7 @@ def build_site(out: Path, results: Path, repo_url: str | None = None) -> bool:
 # `ridgeline plot`: a figure of the records for a comment or a paper.
 
 
-FIGURES = ("history", "backends", "shapes", "roofline", "scaling", "machine", "sweep")
+FIGURES = ("history", "shapes", "roofline", "scaling", "machine", "sweep")
 FORMATS = (".png", ".svg", ".pdf")
 
 EXAMPLES = """ridgeline plot shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png
@@ -66,12 +66,12 @@ EXAMPLES = """ridgeline plot shapes --kernel gemm --machine h200x1-537ca5d2 --ou
 @RESULTS
 @DRY_RUN
 def plot(given: Given) -> int:
-    """Draw one figure of the records; the same records give the same file.
+    """Draw a chart of the pages as a picture; the same records give the same file.
 
-    history: a case over the commits.  backends: all backends of an operator beside the library.  shapes: speed over the
-    size of a case or the payload of a collective.  roofline: all cases under the roofs.  scaling: over the number of
-    ranks.  machine: its GPUs over time.  sweep: the points of an operator's newest recorded sweep beside their anchor
-    (`ridgeline study` draws those of studies).
+    history: a case over the commits.  shapes: speed of all backends over the size of a case or the payload of a
+    collective.  roofline: all cases under the roofs.  scaling: over the number of ranks.  machine: its GPUs over time.
+    sweep: the points of an operator's newest recorded sweep beside their anchor (`ridgeline study` draws those of
+    studies).
     """
     what, out, results = given.what, given.out, given.results
     if out.suffix.lower() not in FORMATS:

@@ -1,20 +1,20 @@
-"""`ridgeline plot`: every kind is drawn of these records, the same bytes each time; errors say what there is."""
+"""`ridgeline plot`: the pages' charts as pictures, the same bytes each time; errors say what there is."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
-from dashboards import figures
-from dashboards.frame import lanes
-from tests.dashboards import synthetic
+from dashboards import charts, figures
+from dashboards.frame import Commit
+from tests.dashboards import made_history, made_site, synthetic
 from tests.dashboards.made_history import MI300X
 
-FRAME = synthetic.lively(20)
+FRAME = synthetic.lively(60)
 ASKED = {
     "history": ["--kernel", "gemm", "--case", "llm_up_m4096"],
-    "backends": ["--kernel", "all_gather"],
     "shapes": ["--kernel", "all_gather"],
     "roofline": [],
 }
@@ -22,7 +22,8 @@ ASKED = {
 
 @pytest.fixture(autouse=True)
 def records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures.Chosen, "lanes", lambda self: lanes(FRAME))
+    site = made_site.site_of(FRAME, made_history.lively(FRAME))
+    monkeypatch.setattr(figures, "read", lambda results: site)
 
 
 @pytest.mark.parametrize("kind", ASKED)
@@ -39,14 +40,11 @@ def test_the_same_records_give_the_same_bytes(kind: str, tmp_path: Path) -> None
     ("asked", "said"),
     [
         (["history", "--kernel", "gemm"], "a figure 'history' needs --case"),
-        (
-            ["backends", "--kernel", "gone", "--machine", MI300X],
-            f"there are no records of gone on {MI300X}; there is: ",
-        ),
-        (["backends", "--kernel", "gemm"], "several machines have records of gemm; name one with --machine"),
+        (["shapes", "--kernel", "gone", "--machine", MI300X], f"there are no records of gone on {MI300X}; there is: "),
+        (["shapes", "--kernel", "gemm"], "several machines have records of gemm; name one with --machine"),
         (
             ["history", "--kernel", "gemm", "--machine", MI300X, "--case", "x"],
-            "gemm has no case 'x'; it has: llm_down_m64",
+            "gemm has no timed case 'x'; it has: llm_down_m64",
         ),
         (["scaling", "--kernel", "gemm"], "no problem of gemm was measured with two numbers of ranks"),
     ],
@@ -62,6 +60,25 @@ def test_an_error_says_what_there_is(
 def test_without_records_the_next_step_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(figures.Chosen, "lanes", lambda self: [])
+    site = made_site.site_of(FRAME[:0], made_history.history())
+    monkeypatch.setattr(figures, "read", lambda results: site)
     assert figures.main(["roofline", "--results", "here", "--out", str(tmp_path / "x.svg")]) == 3
     assert "here holds no records; `ridgeline run` measures" in capsys.readouterr().err
+
+
+def test_a_panel_has_the_lines_points_and_intervals_of_its_option() -> None:
+    look = {"color": "--series-1", "dash": [7, 4]}
+    line = charts.line(
+        "triton", [1.0, math.nan, 2.0], look, hollow=[2], low=[0.9, math.nan, math.nan], high=[1.1, math.nan, math.nan]
+    )
+    step = charts.points("steps", [[2, 2.0]], "--bad", symbol="triangle", symbolRotate=180)
+    option = charts.over_commits([0, 1, 2], [line, charts.level("triton", [1.5] * 3, "--series-1"), step], "×", "ratio")
+    figure = figures.figure_of(charts.chart("a case", {"ratio": option}), [Commit(text * 40, "") for text in "abc"])
+    [axes] = figure.axes
+    joined, few, level, mark = (drawn for drawn in axes.lines if len(drawn.get_xdata()))
+    assert joined.get_xydata().tolist() == [[0, 1.0], [2, 2.0]]
+    assert few.get_xydata().tolist() == [[2, 2.0]]
+    assert level.get_ydata().tolist() == [1.5] * 3
+    assert (mark.get_color(), mark.get_marker()) == (figures.COLOURS["--bad"], "v")
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["a" * 8, "b" * 8, "c" * 8]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["triton", "steps"]
