@@ -21,7 +21,7 @@ from dashboards.frame import Site
 from dashboards.table import Column, Piece, Table
 
 ROOM = "studies"
-FILES = ("table.csv", "table.md", "code.csv")
+FILES = ("table.csv", "table.md")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,12 +29,11 @@ from ci.report.document import Sheet, markdown
 from ci.studies import folder, run
 from ci.studies.declared import studies, study_named
 from ci.studies.types import Study
-from ci.whole_files import replace
 from kernels import project
 
 EXAMPLES = """ridgeline study --list
   ridgeline study m_sweep --case 'n4096_k4096_*' --dry-run --arch gfx942
-  ridgeline study roofline --from results --results /tmp/studies"""
+  ridgeline study roofline --from results/studies/roofline/h200x1-537ca5d2 --results /tmp/studies"""
 
 WORKING = ".ridgeline/studies"
 """Below the root of the project: where the lines of a study go while it is measured."""
@@ -45,9 +44,7 @@ WORKING = ".ridgeline/studies"
 @flag("--list -> listing", "The studies that are declared.")
 @CASE
 @several(
-    "--from FILE -> sources",
-    "Measure nothing: trial files, or the folder `results` for arms without knobs (repeatable).",
-    THERE,
+    "--from FILE -> sources", "Measure nothing: trial files, or the folder of a recorded study (repeatable).", THERE
 )
 @BUDGET
 @ARCH
@@ -66,7 +63,7 @@ def study(given: Given) -> int:
     if given.arch and not given.dry_run:
         raise click.UsageError("--arch is for --dry-run; a study is measured on this machine")
     declared, left = study_named(str(given.name)), list[str]()
-    sources, code = list(given.sources), None
+    sources = list(given.sources)
     if not sources:
         if not given.dry_run:
             wait_for_turn()
@@ -82,11 +79,8 @@ def study(given: Given) -> int:
             return PASS
         sources = [project.place(f"{WORKING}/{declared.name}.jsonl")]
         left = run.measured(declared, parts, checkout, sources[0], given.budget, console)
-        code = run.code_of(parts).to_csv(index=False) if declared.code else None
     for rows in folder.read(declared, sources):
         place = folder.folder_of(given.results, declared.name, rows.machine)
-        if code:
-            replace(place / folder.CODE, code)
         if rows.lines:
             folder.keep(place, rows.lines)
             [rows] = folder.read(declared, [place])

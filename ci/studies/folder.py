@@ -1,7 +1,6 @@
 """The folder of a study on a machine, `results/studies/NAME/MACHINE/`: its record, and all that is rendered from it.
 
 trials.jsonl.gz     the lines that were measured (benchmarks.trial_file); everything else is derived from them
-code.csv            the machine code of the points, where a study asks for it (ci.studies.run.code_of)
 table.csv table.md  FIGURE.svg   study.json
 """
 
@@ -10,22 +9,20 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from ci.records import derived, store
+from ci.records import derived
 from ci.report.document import Sheet, markdown
 from ci.studies import plots
-from ci.studies.frame import KEYS, belongs, of_records, of_sweeps
+from ci.studies.frame import KEYS, belongs, of_sweeps
 from ci.studies.types import Study, StudyError
 from ci.sweeps.measured import Measured, read_all
 from ci.whole_files import replace
 
-POINT = ["operator", "case", "backend", "point"]
-
-RECORD, CODE = "trials.jsonl.gz", "code.csv"
+RECORD = "trials.jsonl.gz"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,8 +64,6 @@ def keep(folder: Path, lines: Iterable[str]) -> None:
 def render(study: Study, measured: StudyRows, folder: Path, remarks: Sequence[str] = ()) -> Rendered:
     """Write table, figures and study.json from the rows of one machine; remarks: what else is not measured."""
     rows, facts = measured.frame, measured.facts
-    if (folder / CODE).exists():
-        rows = rows.merge(pd.read_csv(folder / CODE, dtype={"point": str}).fillna({"point": ""}), "left", POINT)
     table, findings, drawn = study.table(rows), tuple(study.findings(rows)), []
     with plots.style():
         for name, figure in study.figures(rows):
@@ -123,18 +118,14 @@ ORDER = ["operator", "world", "case", "backend", "point"]
 
 
 def read(study: Study, sources: Sequence[Path]) -> list[StudyRows]:
-    """What trial files and folders hold of a study, by machine.  StudyError if that is nothing.
+    """What trial files, and folders of the study on a machine, hold of it, by machine.  StudyError if that is nothing.
 
-    A folder is that of a study on a machine, or one of records (`results`), whose plain arms have no knobs and no
-    interval.  Of a point that was measured twice the newest counts.
+    Of a point that was measured twice the newest counts.
     """
-    files = [path / RECORD if (path / RECORD).exists() else path for path in sources]
     by_machine: dict[str, list[Measured]] = {}
-    for sweep in read_all(path for path in files if path.is_file()):
+    for sweep in read_all(path / RECORD if path.is_dir() else path for path in sources):
         by_machine.setdefault(sweep.origin.machine, []).append(sweep)
     rows = [_of_machine(study, machine, sweeps) for machine, sweeps in by_machine.items()]
-    for folder in (path for path in files if path.is_dir()):
-        rows += _of_results(study, folder)
     if not any(len(own.frame) for own in rows):
         named = ", ".join(map(str, sources))
         raise StudyError(f"{named}: nothing of the study {study.name}, which has {', '.join(study.operators)}")
@@ -152,14 +143,6 @@ def _of_machine(study: Study, machine: str, sweeps: Iterable[Measured]) -> Study
     date = max((sweep.started_at[:10] for sweep in ordered), default="")
     rows = rows.sort_values(ORDER, kind="stable").reset_index(drop=True)
     return StudyRows(machine, rows, _facts(rows, versions, date), tuple(lines))
-
-
-def _of_results(study: Study, results: Path) -> Iterator[StudyRows]:
-    rows = of_records(store.load(results), study.parts).sort_values(ORDER, kind="stable")
-    for machine, own in rows.groupby("machine", sort=True):
-        own = own.reset_index(drop=True)
-        environments, date = ", ".join(dict.fromkeys(own["env"].astype(str))), str(own["date"].max())[:10]
-        yield StudyRows(str(machine), own, _facts(own, environments, date))
 
 
 def _facts(rows: pd.DataFrame, versions: str, date: str) -> dict[str, str]:

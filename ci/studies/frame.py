@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -87,30 +86,6 @@ def _rows_of_sweep(measured: Measured) -> pd.DataFrame:
         baseline=baseline,
         whole_s=whole_s,
     )
-
-
-def of_records(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> pd.DataFrame:
-    """Rows of the long frame of records that a study's plain arms are; of each case and arm the newest.
-
-    ratio: of the medians of the same commit, without an interval: the arms may be of different trials.
-    """
-    anchors = {part.operator: part.anchor for part in parts}
-    text = {name: frame[name].astype(str) for name in ("machine", "kernel", "case", "backend")}
-    rows = frame.assign(**text, operator=text["kernel"], point="", regime="spaced", anchor=text["kernel"].map(anchors))
-    arms = {(part.operator, arm) for part in parts for arm in (part.anchor, *part.arms)}
-    rows = rows[belongs(rows, parts)]
-    rows = (
-        rows[[arm in arms for arm in zip(rows["operator"], rows["backend"], strict=True)]]
-        .sort_values("date", kind="stable")
-        .drop_duplicates(KEYS, keep="last")
-    )
-    rows = rows.assign(is_anchor=rows["backend"] == rows["anchor"]).reset_index(drop=True)
-    anchored = rows[rows["is_anchor"]].set_index([*PLACE, "case"])["seconds"].rename("anchor_s")
-    rows = rows.join(anchored, on=[*PLACE, "case"])
-    nothing = pd.Series([{}] * len(rows), index=rows.index, dtype=object)
-    dims = pd.Series([json.loads(text or "{}") for text in rows["shape"].astype(str)], rows.index, dtype=object)
-    rows = rows.assign(ratio=rows["seconds"] / rows["anchor_s"], dims=dims, config=nothing, knobs=nothing)
-    return with_derived(rows.assign(low=math.nan, high=math.nan, whole_s=math.nan, equal_to="").drop(columns="shape"))
 
 
 def belongs(rows: pd.DataFrame, parts: Sequence[StudyPart]) -> Series:

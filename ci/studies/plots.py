@@ -1,4 +1,4 @@
-"""The figures that several studies have, in matplotlib: lines over a quantity, heat maps, rooflines.
+"""The figures that several studies have, in matplotlib: lines over a quantity, and heat maps.
 
 Every function takes rows with the columns of `ci.studies.frame`, and gives None where no row has a value.
 """
@@ -20,7 +20,6 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ci.records import derived
 from ci.studies.frame import HEADINGS
 from ci.whole_files import replace
 
@@ -139,40 +138,6 @@ def heatmap(
         axes.set_title(str(name), loc="left", fontsize=9)
         axes.grid(visible=False)
     return figure
-
-
-def roofline(title: str, rows: pd.DataFrame, group: str) -> Figure | None:
-    """Speed over FLOP per byte, under the ceilings of the device; a second panel over bytes of the links where there
-    are any (Williams, Waterman, Patterson, CACM 52(4), 2009).  None for a device without an entry in
-    kernels/hardware.py: without ceilings there is no roofline."""
-    rows = rows[rows["flops"] > 0].dropna(subset=["seconds"])
-    hardware = derived.hardware_of(rows.iloc[0]) if len(rows) else None
-    if hardware is None:
-        return None
-    world = int(rows["world"].max())
-    traffic = {"hbm_bytes": ("HBM", hardware.hbm_bandwidth)}
-    if world > 1 and (rows["link_bytes"] > 0).any():
-        traffic["link_bytes"] = ("links", hardware.link_to(world - 1))
-    figure, grid = panels(title, len(traffic))
-    look = looks(rows[group])
-    for axes, (column, (name, bandwidth)) in zip(grid, traffic.items(), strict=True):
-        own = rows[rows[column] > 0]
-        intensity, speed = own["flops"] / own[column], own["flops"] / own["seconds"] / 1e12
-        for label, part in own.groupby(own[group].astype(str), sort=False):
-            at = part.index
-            axes.plot(intensity[at], speed[at], **{**look[str(label)], "linestyle": "none"}, label=label)
-        for dtype in sorted(set(own["dtype"].astype(str))):
-            peak = hardware.peak(dtype)
-            span = [
-                min(intensity.min(), peak / bandwidth) / 2,
-                peak / bandwidth,
-                max(intensity.max(), peak / bandwidth),
-            ]
-            axes.plot(span, [min(at * bandwidth, peak) / 1e12 for at in span], color=GREY, linewidth=1.2)
-            ceilings = f"{name} {bandwidth / 1e9:.0f} GB/s, {dtype} {peak / 1e12:.0f} TFLOPS"
-            axes.annotate(ceilings, (span[2], peak / 1e12), ha="right", va="bottom", fontsize=7)
-        axes.set(xscale="log", yscale="log", xlabel=f"FLOP per byte of {name}", ylabel="speed of a rank, TFLOPS")
-    return with_legend(figure)
 
 
 def save(figure: Figure, path: Path, foot: str) -> None:

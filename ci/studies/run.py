@@ -9,10 +9,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import pandas as pd
 from rich.console import Console
 
-from benchmarks.points import Batch, Knobs, Point
+from benchmarks.points import Knobs, Point
 from ci import harness
 from ci.git.repository import LocalCheckout
 from ci.studies.types import Study, StudyError, StudyPart, Tried
@@ -25,17 +24,6 @@ from ci.sweeps.rungs import Rungs
 WHOLE_CALLS = 30
 """Calls timed from the host's side: a launch from Python scatters by some 5 % and the median of 30 by 1 % (1.25 * 5 % /
 sqrt(30), the standard error of a median), and at 50 us a call they cost 5 ms with their flushes."""
-
-CODE = {
-    "registers": ("vgpr", "registers"),
-    "spills": ("vgpr_spills", "scratch_bytes"),
-    "instructions": ("instructions",),
-    "store_bytes": ("bytes_per_store",),
-}
-"""Numbers of a point's machine code, and their names in benchmarks/isa/metrics.py, AMD's first.
-
-spills: registers on AMD, bytes of local memory per thread on NVIDIA.  store_bytes: per lane, in the mean.
-"""
 
 # ---- from a declaration to points ------------------------------------------------------------------------------------
 
@@ -168,23 +156,6 @@ def measured(
         nothing = "; ".join(dict.fromkeys(why[:3])) or "no point is left"
         raise StudyError(f"the study {study.name} measured nothing: {nothing}")
     return left
-
-
-def code_of(parts: Sequence[ReadyPart]) -> pd.DataFrame:
-    """The machine code of every point and plain arm that is ours, for the device that measures: CODE by point."""
-    rows = []
-    for part in parts:
-        operator, device = part.part.operator, part.catalogue
-        batches = tuple(Batch(case, part.part.anchor, tuple(own)) for case, own in part.points.items())
-        answer = part.compiler.compile_points(operator, batches, device.arch, device.compute_units, "compiling")
-        for of in (of for of in answer["points"] if of["status"] == "ok"):
-            point = Point(of["case"], of["backend"], of.get("knobs") or {})
-            numbers = {
-                name: [of["metrics"][key] for key in keys if key in of["metrics"]] for name, keys in CODE.items()
-            }
-            place = {"operator": operator, "case": point.case, "backend": point.backend, "point": point.id}
-            rows.append({**place, **{name: own[0] for name, own in numbers.items() if own}})
-    return pd.DataFrame(rows)
 
 
 # ---- a dry run -------------------------------------------------------------------------------------------------------

@@ -84,7 +84,6 @@ class Study:
     not made.  findings: rules and means as sentences.
     halving: poor points are dropped early; otherwise every point has all rounds in every trial.
     whole_call: also the time of a call from the host's side, from before it is enqueued until it is complete.
-    code: every point is compiled, and has the numbers of its machine code (ci.studies.run.CODE) as columns.
     """
 
     name: str
@@ -99,7 +98,6 @@ class Study:
     rounds: int = 20
     halving: bool = False
     whole_call: bool = False
-    code: bool = False
 
     @property
     def operators(self) -> tuple[str, ...]:

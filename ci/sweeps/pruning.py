@@ -149,29 +149,20 @@ class PointCompiler:
     def compiled(
         self, catalogue: Catalogue, points: Mapping[str, Sequence[Point]], anchors: Mapping[str, str]
     ) -> Known:
-        """What their code says; SweepError if the compiling program gave no result."""
+        """What their code says, by `python -m benchmarks.isa metrics --points`.  SweepError if it gave no result."""
         batches = tuple(
             Batch(case, anchors[case], (Point(case, anchors[case]), *(point for point in own if point.knobs)))
             for case, own in points.items()
         )
-        document = self.compile_points(
-            catalogue.operator, batches, catalogue.arch, catalogue.compute_units, "compiling ahead"
-        )
-        return read_compiled(document)
-
-    def compile_points(
-        self, operator: str, batches: tuple[Batch, ...], arch: str, compute_units: int | None, title: str
-    ) -> Json:
-        """What `python -m benchmarks.isa metrics --points` writes of some points on a device."""
         with tempfile.TemporaryDirectory(prefix="ridgeline-sweep-") as folder:
             asked, out = Path(folder) / "points.json", Path(folder) / "compiled.json"
-            asked.write_text(json.dumps(dataclasses.asdict(PointsFile("ahead", operator, 0, 1, batches))))
+            asked.write_text(json.dumps(dataclasses.asdict(PointsFile("ahead", catalogue.operator, 0, 1, batches))))
             argv = harness.program("benchmarks.isa", "metrics")
             argv += harness.options(points=asked, tree=self.tree.resolve(), cache=project.place(CACHE).resolve())
-            argv += harness.options(arch=arch, compute_units=compute_units, out=out, progress="json")
-            argv += ["--launch-cache"] * self.launched
-            harness.produce(argv, out, self.console, title)
-            return dict(json.loads(out.read_text()))
+            argv += harness.options(arch=catalogue.arch, compute_units=catalogue.compute_units, out=out)
+            argv += ["--progress", "json", *["--launch-cache"] * self.launched]
+            harness.produce(argv, out, self.console, "compiling ahead")
+            return read_compiled(json.loads(out.read_text()))
 
 
 def read_compiled(document: Json) -> Known:

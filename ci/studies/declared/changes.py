@@ -1,9 +1,8 @@
-"""Study d: what each way to write a kernel's loads and stores is worth, in time and in machine code."""
+"""Study d: what each way to write a kernel's loads and stores is worth."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +11,6 @@ import pandas as pd
 
 from ci.studies import plots
 from ci.studies.frame import PLACE, listed, timed
-from ci.studies.run import CODE
 from ci.studies.types import Figures, Knobs, Study, StudyPart, Tried, Value
 
 SCATTERED = ("n4096_k14336_m64_fp16_w?", "n4096_k4096_m1024_fp16_w?", "n4096_k4096_m1024_fp16_w1of2")
@@ -66,7 +64,6 @@ PARTS = (
 )
 """Operator, anchor, other backends with a change, cases, ranks."""
 
-CODE_COLUMNS = tuple(f"{number}_{side}" for number in CODE for side in ("before", "after"))
 RATIO = ("change_ratio", "ratio_low", "ratio_high")
 
 Row = Mapping[Any, Any]
@@ -76,7 +73,7 @@ def before_and_after(rows: pd.DataFrame, declared: Sequence[Change] = CHANGES) -
     """A row for each change, case and machine that has both points with a time: that of the point that was tried, with
 
     `change`, its name; `before`, `after`, µs; `change_ratio`, `ratio_low`, `ratio_high`, after / before with its
-    interval; and CODE_COLUMNS.
+    interval.
     """
     pairs = []
     for (_, _, operator, case, backend), own in timed(rows).groupby([*PLACE, "case", "backend"], sort=False):
@@ -105,13 +102,11 @@ def numbers(off: Row, on: Row) -> dict[str, float]:
     halves = (0.0 if row["is_anchor"] else math.log(row["high"] / row["low"]) / 2 for row in (off, on))
     ratio, half = on["ratio"] / off["ratio"], math.hypot(*halves)
     ends = (ratio, ratio * math.exp(-half), ratio * math.exp(half))
-    times = {"before": off["seconds"] * 1e6, "after": on["seconds"] * 1e6, **dict(zip(RATIO, ends, strict=True))}
-    sides = itertools.product(CODE, (("before", off), ("after", on)))
-    return times | {f"{number}_{side}": row.get(number, math.nan) for number, (side, row) in sides}
+    return {"before": off["seconds"] * 1e6, "after": on["seconds"] * 1e6, **dict(zip(RATIO, ends, strict=True))}
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
-    columns = ("before", "after", *RATIO, *CODE_COLUMNS)
+    columns = ("before", "after", *RATIO)
     return listed(before_and_after(rows), ("change", "operator", "backend", "case"), columns)
 
 
@@ -129,13 +124,12 @@ def figures(rows: pd.DataFrame) -> Iterator[Figures]:
 CHANGES_STUDY = Study(
     name="changes",
     title="Hint, put, non-temporal, prefetch, wide tiles: before and after",
-    question="Does it pay, and what does it do to the machine code?",
+    question="Does it pay?",
     source="The before-and-after tables of the source documents; every change is a knob of a kernel here.",
     parts=tuple(
         StudyPart(operator, cases, anchor, arms, tuple(c.tried for c in CHANGES if c.operator == operator), ranks)
         for operator, anchor, arms, cases, ranks in PARTS
     ),
-    code=True,
     table=table,
     figures=figures,
 )

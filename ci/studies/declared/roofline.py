@@ -32,10 +32,12 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
 
 def figures(rows: pd.DataFrame) -> Iterator[Figures]:
     alone = timed(rows, world=[1], backend=["triton", "triton_atomic"])
-    yield "roofline", plots.roofline("Roofline: GEMM and MXFP4 experts on one GPU", alone, "operator")
+    title = "GEMM and MXFP4 experts on one GPU: share of the roofline"
+    yield "roofline", plots.lines(title, alone, "intensity", "roofline_percent", "operator")
     for ranks in (2, 4, 8):
-        title = f"Roofline with links: GEMM + all-scatter on {ranks} ranks"
-        yield f"links_{ranks}", plots.roofline(title, timed(rows, world=[ranks]), "backend")
+        title = f"GEMM + all-scatter on {ranks} ranks: share of the roofline, links included"
+        own = timed(rows, world=[ranks])
+        yield f"links_{ranks}", plots.lines(title, own, "M", "roofline_percent", "backend", panel="shape")
 
 
 ROOFLINE = Study(

@@ -33,7 +33,6 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
 
 def figures(rows: pd.DataFrame) -> Iterator[Figures]:
     points = timed(rows)
-    yield "roofline", plots.roofline("Roofline: 1,200 configurations of one product", points, "tile")
     title = "Time of the best configuration with each tile and number of stages"
     yield "heat", plots.heatmap(title, points, "num_stages", "tile", "us", relative="all")
 
@@ -42,7 +41,7 @@ ROOFLINE_GRID = Study(
     name="roofline_grid",
     title="Roofline, 1,200 configurations of one rank's product",
     question="How much of the roofline does the configuration alone decide?",
-    source="Issue 14: the 1,200-point grid of the GEMM part of GEMM + all-scatter, coloured by configuration.",
+    source="Issue 14: the 1,200-point grid of the GEMM part of GEMM + all-scatter, by configuration.",
     parts=(StudyPart("gemm_all_scatter", ("n4608_k36864_m8192_fp16_w1of8",), tried=(Tried(knobs=GRID),)),),
     halving=True,
     table=table,

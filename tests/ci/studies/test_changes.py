@@ -21,7 +21,6 @@ DEFAULT = {"hint": True, "scatter": "store", "programs": 4}
 
 def row(seconds, backend="triton", config=DEFAULT, case="m1", **knobs):
     return {
-        "registers": 100 * seconds,
         "operator": "op",
         "case": case,
         "backend": backend,
@@ -62,7 +61,6 @@ def test_both_points_of_a_change_stand_in_one_row():
     assert made["hint"]["change_ratio"] == pytest.approx(1 / 3)
     assert made["put"]["change_ratio"] == pytest.approx(0.5)
     assert made["put"]["ratio_low"] < 0.5 < made["put"]["ratio_high"]
-    assert (made["hint"]["registers_before"], made["hint"]["registers_after"]) == (300, 100)
 
 
 def test_a_point_without_a_time_makes_no_pair():

@@ -52,8 +52,7 @@ STUDY = Study(
             "heat",
             plots.heatmap("Heat", timed(rows, backend=["triton"]), "compute_units", "setting", "ratio", "case", "x"),
         ),
-        ("roofline", plots.roofline("Roofline", timed(rows), "backend")),
-        ("speed", plots.roofline("Speed", timed(rows, backend=["torch"]), "backend")),
+        ("speed", plots.lines("Speed", timed(rows, backend=["torch"]), "case", "us", "backend")),
     ],
     findings=lambda rows: best_choices(timed(rows, backend=["triton"]), "launch", "compute_units", "CUs"),
 )
@@ -100,7 +99,7 @@ def test_rows_are_chosen_by_what_was_tried():
 # ---- what is recorded ------------------------------------------------------------------------------------------------
 
 
-RECORDED = sorted(ROOT.glob("results/studies/*/*/study.json"))
+RECORDED = sorted(ROOT.glob(f"results/studies/*/*/{folder.RECORD}"))
 
 
 @pytest.mark.nightly
@@ -108,10 +107,7 @@ RECORDED = sorted(ROOT.glob("results/studies/*/*/study.json"))
 def test_what_is_recorded_is_what_its_lines_give(told: Path, tmp_path):
     """To the byte: table, findings, and what waits; every figure is drawn."""
     place, study = told.parent, study_named(told.parts[-3])
-    timed = (place / folder.RECORD).exists()
-    [rows] = [own for own in folder.read(study, [place if timed else ROOT / "results"]) if own.machine == place.name]
-    for code in place.glob(folder.CODE):
-        (tmp_path / code.name).write_bytes(code.read_bytes())
+    [rows] = folder.read(study, [place])
     folder.render(study, rows, tmp_path)
     texts = ("table.csv", "table.md", "study.json")
     assert {name: (tmp_path / name).read_text() for name in texts} == {
@@ -127,7 +123,7 @@ def read(study, *paths):
 def test_a_folder_has_table_figures_and_what_is_missing(tmp_path):
     [rows] = read(STUDY, written(tmp_path / "a.jsonl", lines()))
     first, second = (folder.render(STUDY, rows, tmp_path / name) for name in "ab")
-    assert first.figures == ("times", "heat", "roofline"), "no call was timed from the host, and torch has no row"
+    assert first.figures == ("times", "heat"), "no call was timed from the host, and torch has no row"
     assert (tmp_path / "a" / "times.svg").read_bytes() == (tmp_path / "b" / "times.svg").read_bytes()
     for text in ("Times", "num_stages=2", "time, µs", rows.machine, rows.facts["commit"]):
         assert text in (tmp_path / "a" / "times.svg").read_text(), text
@@ -143,27 +139,6 @@ def test_a_folder_has_table_figures_and_what_is_missing(tmp_path):
     assert "num_stages=2; loses 0.0%" in second.findings[0]
     [rows] = read(STUDY, written(tmp_path / "b.jsonl", lines(whole=[2e-3])))
     assert "calls" in folder.render(STUDY, rows, tmp_path / "c").figures
-
-
-def test_the_code_of_points_stands_beside_their_times(tmp_path):
-    compiler = PointCompiler(tmp_path, Console(quiet=True))
-    points = {"m16": [Point("m16", "triton"), Point("m16", "triton", {"num_stages": 2})]}
-    part = ReadyPart(STUDY.parts[0], Catalogue("gemm", "gfx942", 304, ()), points, compiler, Rungs((8,)))
-    entry = {"case": "m16", "backend": "triton", "status": "ok"}
-    answer = [
-        {**entry, "metrics": {"vgpr": 12, "vgpr_spills": 0}},
-        {**entry, "knobs": {"num_stages": 2}, "metrics": {"registers": 9, "scratch_bytes": 4}},
-        {**entry, "knobs": {"num_stages": 3}, "status": "failed"},
-    ]
-    object.__setattr__(compiler, "compile_points", lambda *_: {"points": answer})
-    code = run.code_of([part])
-    assert code[["registers", "spills"]].values.tolist() == [[12, 0], [9, 4]]
-    (tmp_path / folder.CODE).write_text(code.to_csv(index=False))
-    study = dataclasses.replace(STUDY, table=lambda rows: listed(timed(rows), KEYS, ("registers",)))
-    [rows] = read(study, written(tmp_path / "a.jsonl", lines()))
-    table = folder.render(study, rows, tmp_path).table.set_index(list(KEYS))["registers"]
-    assert (table["m16", "triton", "default"], table["m16", "triton", "num_stages=2"]) == (12, 9)
-    assert table.isna().sum() == 6
 
 
 # ---- the folder of a study -------------------------------------------------------------------------------------------
