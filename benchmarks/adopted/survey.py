@@ -428,7 +428,10 @@ def _refuse_side(where: str, end: ScriptEnd) -> None:
         raise CannotRun(f"{where} ended with exit code {end.code} before any timer; last it said: {_said(end)}")
     if end.kind:
         raise CannotRun(f"{where} came to no timer: {end.why or _said(end)}{_own_loop(end)}")
-    raise NothingTimed(f"{where} ended without a timer that is known here ({TIMERS}){_own_loop(end) or NOTHING}")
+    raise NothingTimed(
+        f"{where} ended without a timer that is known here ({TIMERS}){_own_loop(end) or NOTHING}; "
+        f"last it said: {_said(end)}"
+    )
 
 
 def warnings(survey: Survey) -> list[str]:

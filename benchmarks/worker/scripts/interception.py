@@ -358,14 +358,30 @@ NO_NAME = (
 )
 """ClosureNames of functions that say nothing."""
 
+REGION, MOST = "ridgeline_", "ridgeline_most"
+"""Beginning of the names of functions that a rewritten script has more than the original, and their argument."""
+
 LONGEST, LONGEST_VALUE, MOST_FIELDS = 160, 40, 16
 """Characters of a name and of a value in it; fields of an object that count as parameters."""
 
 NEVER = (
-    *("self", "cls", "args", "kwargs", "quantiles", "warmup", "rep", "num_iters", "num_warmup", "device", "verbose"),
+    *(
+        "self",
+        "cls",
+        MOST,
+        "args",
+        "kwargs",
+        "quantiles",
+        "warmup",
+        "rep",
+        "num_iters",
+        "num_warmup",
+        "device",
+        "verbose",
+    ),
     *("iters", "n_iters", "iterations", "repeat", "repeats", "n_repeat", "num_repeats", "trials", "num_trials"),
     *("warmup_iters", "num_warmup_iters", "n_warmup", "warmups", "profile", "benchmark_iters", "profile_ranks"),
-    *("flush_l2", "l2_flush", "baseline_backend", "backends"),
+    *("flush_l2", "l2_flush", "baseline_backend", "backends", MOST),
     *("rank", "local_rank", "global_rank", "my_rank", "rank_id", "gpu", "gpu_id", "device_id", "port", "init_method"),
 )
 """Arguments that say how, or on which rank, something is timed or run, and not what."""
@@ -476,7 +492,7 @@ def _up(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _short(code: CodeType) -> str:
     name = code.co_qualname.rpartition("<locals>.")[2]
-    return "" if name.startswith("<") else name
+    return "" if name.startswith(("<", REGION)) else name
 
 
 def _parameters(frame: FrameType, rounds: Rounds) -> dict[str, str]:

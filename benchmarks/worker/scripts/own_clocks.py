@@ -32,7 +32,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .interception import Interceptor, TimerCall, counter
+from .interception import MOST, REGION, Interceptor, TimerCall, counter
 
 CLOCKS = ("perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "monotonic_ns", "default_timer")
 """Functions of `time` and `timeit` that scripts read."""
@@ -353,7 +353,7 @@ class _Rewriter(ast.NodeTransformer):
         if not any(map(_calls, body)):
             raise _Untaken("it calls nothing")
         self._count += 1
-        once, whole, name = (f"ridgeline_{what}_{self._count}" for what in ("once", "whole", "seconds"))
+        once, whole, name = (f"{REGION}{what}_{self._count}" for what in ("once", "whole", "seconds"))
         carried, stored, read = _names(body)
         own = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)} if loop is not None else set()
         reads = sorted((read - own - set(self._rounds)) | (carried - own))
@@ -388,10 +388,10 @@ class _Rewriter(ast.NodeTransformer):
         """What stands in the region, as a function of how many rounds are enough of a loop whose rounds are alike."""
         if loop is not None and _alike(loop):
             few = copy.copy(loop)
-            few.iter = _call("rounds", loop.iter, _load("ridgeline_most"))
+            few.iter = _call("rounds", loop.iter, _load(MOST))
             inside = [few if one is loop else one for one in inside]
         made = self._function(name, [self._declared(written), *inside] if written else inside, (), False)
-        made.args.args = [ast.arg("ridgeline_most")]
+        made.args.args = [ast.arg(MOST)]
         return made
 
     def _declared(self, written: list[str]) -> ast.stmt:

@@ -313,15 +313,36 @@ def _without(function: Any, **instead: Any) -> Any:
     return called
 
 
+MULTICAST_OFF = "NVLink multicast is off while two sides are compared on the same GPUs"
+
+
+class NoMulticast:
+    """The address of no multicast memory: 0 for a script that asks whether there is some, an error in any other use."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int) and other == 0
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 0
+
+    def _used(self, *_: Any) -> Any:
+        raise RuntimeError(MULTICAST_OFF)
+
+    __index__ = __int__ = __add__ = __radd__ = __sub__ = __lt__ = __gt__ = _used
+    data_ptr = property(_used)
+    """What Triton asks an argument for that is no number."""
+
+
 def of_symmetric_memory(module: ModuleType) -> None:
-    """torch.distributed._symmetric_memory: NVLink multicast is off; a script that reads its pointer is told so."""
+    """torch.distributed._symmetric_memory: NVLink multicast is off; a script that uses its address is told so."""
     kind = getattr(module, "_SymmetricMemory", None)  # a build without it has no symmetric memory
     if (real := vars(kind).get("multicast_ptr") if kind else None) is None:
         return
 
-    def multicast_ptr(memory: Any) -> int:
-        if not (found := int(real.__get__(memory))):
-            raise RuntimeError("NVLink multicast is off while two sides are compared on the same GPUs")
-        return found
+    def multicast_ptr(memory: Any) -> Any:
+        return int(real.__get__(memory)) or NoMulticast()
 
     kind.multicast_ptr = property(multicast_ptr)  # type: ignore[union-attr]

@@ -84,8 +84,9 @@ def _ended(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) -> J
 
 def _line_of(error: BaseException) -> str:
     """FILE:LINE where it was raised."""
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith("<frozen")]
-    return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "at its start"
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [one for one in frames if not one.filename.startswith(("<frozen", OURS))]
+    return f"{os.path.basename(theirs[-1].filename)}:{theirs[-1].lineno}" if theirs else "at its start"
 
 
 def _execute(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) -> None:
@@ -99,16 +100,28 @@ def _execute(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) ->
     if what.pytest:
         _by_pytest(what)
         return
-    main = ModuleType("__main__")
-    main.__dict__.update(__file__=what.script, __builtins__=__builtins__, __cached__=None)
+    main, tree = ModuleType("__main__"), ast.parse(text, what.script)
+    package = _package(tree, what.script)
+    main.__dict__.update(__file__=what.script, __builtins__=__builtins__, __cached__=None, __package__=package)
     held = {own_clocks.CLOCK: clocks, skipping.SKIPS: to.skips}
     main.__dict__.update(held)
     sys.modules["__main__"] = main
-    tree = to.skips.marked(ast.parse(text, what.script), what.script)
+    tree = to.skips.marked(tree, what.script)
     tree = own_clocks.rewritten(tree, what.script, clocks)
     finder = skipping.RewritingFinder(functools.partial(_of_module, what, clocks, to), held)
     sys.meta_path.insert(1, finder)  # behind the one that changes what it finds
     exec(compile(tree, what.script, "exec"), main.__dict__)
+
+
+def _package(tree: ast.Module, script: str) -> str | None:
+    """The package of a script that imports relatively, as `python -m` gives it one; None for any other."""
+    if not any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
+        return None
+    folder, names = Path(script).parent, []
+    while (folder / "__init__.py").is_file():
+        folder, names = folder.parent, [folder.name, *names]
+    sys.path.insert(0, str(folder))
+    return ".".join(names) or None
 
 
 def _of_module(
