@@ -12,7 +12,7 @@ import pytest
 from ci.report import words
 from tests import kit
 from tests.ci import made_trials as made
-from tests.study import simulate
+from tests.ci.judging import recorded_trials
 
 RECORDED = kit.ROOT / "tests/recordings/h200"
 CASES = {
@@ -26,19 +26,19 @@ TRIALS, RESTLESS = 8, 0.05
 
 def lines(base: str, head: str) -> list[dict[str, Any]]:
     """Lock-stepped trials of an H200, an A/A pair of which is both sides of every case."""
-    (first, *_), rng = simulate.trial_files(RECORDED), np.random.default_rng(3)
+    (first, *_), rng = recorded_trials.trial_files(RECORDED), np.random.default_rng(3)
     trees = {}
     for number, (role, commit) in enumerate((("base", base), ("head", head))):
         declared = made.declaration(cases=list(CASES))
         declared["case_yardsticks"]["redefined"] = role
         trees[role] = made.tree(commit, declared=declared, date_ms=1_790_000_000_000 + 60_000 * number)
     found = []
-    for number, drawn in enumerate(simulate.recorded(first)[:TRIALS]):
+    for number, drawn in enumerate(recorded_trials.recorded(first)[:TRIALS]):
         cases = {}
         for name, (factor, said) in CASES.items():
             restless = np.exp(RESTLESS * rng.standard_normal()) if said == "CANNOT TELL" else 1.0
             ours, theirs = (
-                [simulate.US * np.array(drawn["cases"][case][arm]) for arm in ("base", "same")]
+                [recorded_trials.US * np.array(drawn["cases"][case][arm]) for arm in ("base", "same")]
                 for case in ("tgemm", "mm")
             )
             ours[1] = ours[1] * factor * restless

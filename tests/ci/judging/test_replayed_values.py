@@ -1,6 +1,6 @@
 """What recorded trials come to, held to values that were stored before the house was rebuilt (4f183df, 2026-11-22).
 
-Every replay file, every trial file, every pair of recorded commits, the frame of all records and a part of the study:
+Every replay file, every trial file, every pair of recorded commits, the frame of all records:
 numbers to twelve digits (libm's last digit differs between processors), verdicts to the letter.  The words around them
 may change.  `python tests/ci/test_replayed_values.py` writes the values anew; only a change that is meant to change
 verdicts may do that, and says why.
@@ -27,7 +27,6 @@ from ci.judging.types import to_json
 from ci.records import derived as derive
 from ci.records import store as records
 from ci.trials import replay
-from tests.study.verdicts import VerdictStudy
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDINGS = ROOT / "tests" / "recordings"
@@ -65,7 +64,6 @@ FRAME_COLUMNS = [
 ]
 COMMITS = ("0bb5fe41", "ac225b37", "f3ad7fbf", "52e34d2c", "08f6730c", "484887d8", "7b3fd69e", "f67f474c")
 """Those whose records of H200s were there when the values were stored."""
-STUDY_PARTS = ("scatter", "separate_false_alarms", "coverage", "power", "looks")
 
 
 def said(judgement: Any) -> dict[str, Any]:
@@ -151,19 +149,12 @@ def frame() -> list[dict[str, Any]]:
     ]
 
 
-def study() -> dict[str, Any]:
-    """A part of the study with few draws."""
-    made = VerdictStudy(RECORDINGS / "h200", 5, 0)
-    return {part: getattr(made, part)() for part in STUDY_PARTS}
-
-
 def values(name: str) -> Any:
     """What is compared, as plain JSON values."""
     found: Any = {
         "replays": lambda: {name: said(j) for name, j in replays()},
         "gates": lambda: {name: said(j) for name, j in gates()},
         "frame": frame,
-        "study": study,
     }[name]()
     return json.loads(json.dumps(found, default=lambda value: value.item()))
 
@@ -200,7 +191,7 @@ def stored(name: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["replays", "gates", "frame", "study"])
+@pytest.mark.parametrize("name", ["replays", "gates", "frame"])
 def test_what_recorded_trials_come_to_has_not_changed(name):
     content = gzip.decompress(stored(name).read_bytes())
     then = json.loads(content.replace(b"YARDSTICK CHANGED", b"NOT COMPARABLE"))  # its name until 2026-11-22
@@ -209,6 +200,6 @@ def test_what_recorded_trials_come_to_has_not_changed(name):
 
 
 if __name__ == "__main__":
-    for name in ("replays", "gates", "frame", "study"):
+    for name in ("replays", "gates", "frame"):
         stored(name).write_bytes(gzip.compress(json.dumps(values(name)).encode(), mtime=0))
         print(stored(name), stored(name).stat().st_size)
