@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ci.history.exact import SERIES, CodePoint, CodeRecord
+from ci.history.exact import CodePoint, CodeRecord, series_rank
 from ci.history.types import Direction, Moved, SeriesKey
 from ci.records import rates
 from ci.records.rates import Rate
@@ -411,8 +411,7 @@ def _last_changes(records: Sequence[CodeRecord]) -> dict[CodePoint, list[Any]]:
 
 
 def _rank(point: CodePoint) -> tuple[Any, ...]:
-    order = SERIES.index(point.series) if point.series in SERIES else len(SERIES)
-    return point.kernel, natural(point.configuration), point.arch, point.backend, order
+    return point.kernel, natural(point.configuration), point.arch, point.backend, series_rank(point.series)
 
 
 def _code(kernel: str, case: str, rows: Sequence[Sequence[Any]]) -> Piece:

@@ -25,7 +25,6 @@ from ci.options import (
     USAGE,
     Given,
     Parsed,
-    flag,
     option,
     out_console,
     print_json,
@@ -132,10 +131,7 @@ def _row_json(row: Row) -> dict[str, object]:
 # ---- export ----------------------------------------------------------------------------------------------------------
 
 
-EXAMPLES = (
-    "ridgeline records export --out history --kernel gemm --since 2026-01-01\n"
-    "  ridgeline records export --samples --out samples"
-)
+EXAMPLES = "ridgeline records export --out history --kernel gemm --since 2026-01-01"
 
 
 def _path(said: str) -> Path:
@@ -159,7 +155,6 @@ def _path(said: str) -> Path:
     "ends, else parquet.",
     click.Choice(exported.FORMATS),
 )
-@flag("--samples", "Every sample instead, a row each (Parquet only).")
 @several("--machine NAME", "Only this machine (repeatable).")
 @several("--kernel NAME", "Only this kernel (repeatable).")
 @option("--since", "Only commits from this day on (UTC).", click.DateTime(["%Y-%m-%d"]))
@@ -173,20 +168,14 @@ def export(given: Given) -> int:
     """
     ending = given.out.suffix.removeprefix(".")
     given.kind = given.kind or (ending if ending in exported.FORMATS else "parquet")
-    if given.samples and given.kind != "parquet":
-        raise click.UsageError(f"--samples writes Parquet only; leave out --format {given.kind}")
-    results, out, chosen = given.results, given.out, (given.machine, given.kernel, given.since, given.dry_run)
-    if given.samples:
-        done = exported.export_samples(results, out, *chosen)
-    else:
-        done = exported.export(results, out, given.kind, *chosen)
+    out, chosen = given.out, (given.machine, given.kernel, given.since, given.dry_run)
+    done = exported.export(given.results, out, given.kind, *chosen)
     problems = [str(problem).removesuffix("; left out") for problem in done.problems]
     if given.as_json:
         print_json({"rows": done.rows, "paths": [str(path) for path in done.paths], "problems": problems})
     else:
         verb = "would be " if given.dry_run else ""
-        what = "samples" if given.samples else "rows"
-        click.echo(f"{done.rows:,} {what} {verb}in {out}" if done.rows else f"no record matches; nothing in {out}")
+        click.echo(f"{done.rows:,} rows {verb}in {out}" if done.rows else f"no record matches; nothing in {out}")
     for problem in problems:
         click.echo(f"left out: {plain(problem, 2000)}", err=True)
     return NO_VERDICT if problems else PASS

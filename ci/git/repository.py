@@ -24,9 +24,6 @@ NAMED = 3
 SITE = (":!site", "site/.ridgeline-site")
 """The page as it lies by default, and what says that it is one (dashboards.files.MARKER)."""
 
-BESIDE = ("csv", "md", "json", "png", "svg", "draft")
-"""Suffixes of what is made of a trial file, beside it by its name or in a folder of its name."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Commit:
@@ -304,15 +301,14 @@ def history_order(folder: Path, commits: Iterable[str]) -> dict[str, int]:
 
 
 def _written(root: Path, out: Path) -> Iterator[str]:
-    """Leaves out of git's answers a trial file with its locks, drafts, tables, figures and checks."""
+    """Leaves out of git's answers a trial file with its locks, its drafts, the table of a sweep and checks."""
     place = out.resolve()
     if not place.is_relative_to(root.resolve()):
         return
     stem = place.name.removesuffix(".gz").removesuffix(".jsonl")
     name, stem = (glob.escape(one.replace("\\", r"\\")) for one in (place.name, stem))
-    made = [f"{one}.{suffix}" for one in (stem, f"{stem}.code", f"{stem}/*") for suffix in BESIDE]
     folder = place.parent.relative_to(root.resolve()).as_posix()
-    for one in (name, f"{name}.*", f".{name}.*", f".{stem}.*", "checks/*.jsonl", *made):
+    for one in (name, f"{name}.*", f".{name}.*", f"{stem}.csv", f".{stem}.*", "checks/*.jsonl"):
         yield f":(exclude,top,glob){one if folder == '.' else f'{glob.escape(folder)}/{one}'}"
 
 

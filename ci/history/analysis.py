@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from ci.history import series
-from ci.history.exact import RecordedCommit, Surroundings
+from ci.history.exact import CodeRecord, Surroundings
 from ci.history.series import Tracks, coded
 from ci.history.triage import Triage
 from ci.history.types import (
@@ -124,7 +124,7 @@ class SeriesStep:
 
 def analyse(
     frame: pd.DataFrame,
-    code: Sequence[RecordedCommit] | None = None,
+    code: Sequence[CodeRecord] | None = None,
     commits: Mapping[str, CommitFacts] | None = None,
     triage: Triage | None = None,
     paired: Paired = lambda machine, base, head: {},
@@ -132,7 +132,7 @@ def analyse(
 ) -> History:
     """The history of a derived frame (ci.records.store.load, ci.records.derived.derive).
 
-    code: the recorded machine code (ci.history.exact.read).  commits: what git knows (`read_commits`); without it
+    code: the recorded machine code (ci.history.exact.records).  commits: what git knows (`read_commits`); without it
     commits stand in the order of their dates.  triage: what people decided.  paired: what was said of two commits that
     ran in lock-step (ci.history.reading).  aside: commits that are no part of this history.
     """
@@ -154,7 +154,7 @@ def analyse(
     )
 
 
-def _dates(frame: pd.DataFrame, code: Sequence[RecordedCommit]) -> dict[str, int]:
+def _dates(frame: pd.DataFrame, code: Sequence[CodeRecord]) -> dict[str, int]:
     """Milliseconds since 1970 UTC of every recorded commit: of its oldest record."""
     oldest = frame.groupby("commit", observed=True, sort=False)["date"].min().dropna().dt.as_unit("ms").astype("int64")
     return {record.commit: record.date_ms for record in code} | {str(name): int(date) for name, date in oldest.items()}

@@ -7,7 +7,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -48,34 +48,6 @@ Values = Mapping[CodePoint, float | None]
 
 
 @dataclasses.dataclass(frozen=True)
-class CodeStep:
-    """A series that has another value at a commit than at the recorded commit before.  Values: None for a failure.
-
-    configurations: all that make the same step.
-    """
-
-    kernel: str
-    backend: str
-    arch: str
-    series: str
-    before: float | None
-    after: float | None
-    configurations: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordedCommit:
-    """A recorded commit and what changed since `previous` ("" for the first); `new` kernels had no series before."""
-
-    commit: str
-    date_ms: int
-    env: str
-    steps: tuple[CodeStep, ...]
-    new: tuple[str, ...]
-    previous: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
 class CodeRecord:
     """The asv file of one commit under one version of Triton."""
 
@@ -85,28 +57,12 @@ class CodeRecord:
     values: Values
 
 
-def read(results: Path, repository: Path | None = None, aside: Container[str] = ()) -> list[RecordedCommit]:
+def records(results: Path, repository: Path | None = None) -> list[CodeRecord]:
     """The recorded commits, oldest first, each environment (version of Triton) on its own; torn files are left out.
 
-    Only configurations that both commits have are compared.   repository: a folder in
-    the repository whose history puts commits of the same second in order; without it, the one around `results`.
-    aside: commits that are no part of this history.
+    repository: a folder in the repository whose history puts commits of the same second in order; without it, the one
+    around `results`.
     """
-    found: list[RecordedCommit] = []
-    recorded = (one for one in records(results, repository) if one.commit not in aside)
-    for env, group in itertools.groupby(recorded, key=lambda one: one.env):
-        before: Values = {}
-        previous = ""
-        for one in group:
-            now = one.values
-            new = tuple(sorted({point.kernel for point in now} - {point.kernel for point in before}))
-            found.append(RecordedCommit(one.commit, one.date_ms, env, tuple(steps(before, now)), new, previous))
-            before, previous = now, one.commit
-    return found
-
-
-def records(results: Path, repository: Path | None = None) -> list[CodeRecord]:
-    """All values of the recorded commits, in the order of :func:`read`."""
     found = [one for path in sorted((results / MACHINE).glob("*-triton*.json")) if (one := _record(path))]
     place = history_order(repository or results, (one.commit for one in found))
     return sorted(found, key=lambda one: (one.env, one.date_ms, place.get(one.commit, -1)))
@@ -146,53 +102,38 @@ def _points_of(name: str, params: tuple[tuple[str, ...], ...]) -> tuple[CodePoin
     return tuple(CodePoint(kernel, series, *place) for place in named)
 
 
-def steps(before: Values, now: Values) -> list[CodeStep]:
-    """What differs, configurations with the same step together, in the order of the series."""
-    grouped: dict[tuple[str, str, str, str, float | None, float | None], list[str]] = {}
-    for point, value in now.items():
-        if point in before and value != before[point]:
-            step = (point.kernel, point.backend, point.arch, point.series, before[point], value)
-            grouped.setdefault(step, []).append(point.configuration)
-    found = [CodeStep(*step, tuple(names)) for step, names in grouped.items()]
-    return sorted(found, key=lambda step: (*_place(step), _rank(step), step.configurations))
+def changes(before: Values, after: Values, kernel: str) -> list[str]:
+    """What differs in what both have of a kernel, a sentence for each backend and architecture:
+
+    gemm/triton on gfx942, 2 configurations: vgpr 86 → 128, spills 12 to 23 → 0
+    """
+    moved = [point for point, value in after.items() if point.kernel == kernel and before.get(point, value) != value]
+    moved.sort(key=lambda point: (point.backend, point.arch, series_rank(point.series), point.configuration))
+    sentences = []
+    for (backend, arch), points in itertools.groupby(moved, key=lambda point: (point.backend, point.arch)):
+        by_series: dict[str, list[CodePoint]] = {}
+        for point in points:
+            by_series.setdefault(point.series, []).append(point)
+        names = {point.configuration for own in by_series.values() for point in own}
+        where = f"{len(names)} configurations" if len(names) > 1 else next(iter(names))
+        parts = []
+        for series, own in by_series.items():
+            old, new = ([side[point] for point in own] for side in (before, after))
+            parts.append(f"{series.replace('_', ' ')} {_range(old)} → {_range(new)}")
+        sentences.append(f"{kernel}/{backend} on {arch}, {where}: {', '.join(parts)}")
+    return sentences
 
 
-def sentences(found: Sequence[CodeStep]) -> list[str]:
-    """One for each kernel, backend and architecture: gemm/triton on gfx942, 2 configurations: vgpr 86 → 128"""
-    return [_sentence(list(same)) for _, same in itertools.groupby(found, key=_place)]
-
-
-def _sentence(found: Sequence[CodeStep]) -> str:
-    kernel, backend, arch = _place(found[0])
-    names = dict.fromkeys(name for step in found for name in step.configurations)
-    several = f"{len(names)} configurations" if len(names) > 1 else next(iter(names))
-    series = itertools.groupby(found, key=_rank)
-    return f"{kernel}/{backend} on {arch}, {several}: " + ", ".join(_words(list(same)) for _, same in series)
-
-
-def _place(step: CodeStep) -> tuple[str, str, str]:
-    return step.kernel, step.backend, step.arch
-
-
-def _rank(step: CodeStep) -> int:
-    """The place of its series; series of other versions of this program come last."""
-    return SERIES.index(step.series) if step.series in SERIES else len(SERIES)
-
-
-def _words(same_series: Sequence[CodeStep]) -> str:
-    """spills 12 to 23 → 0: the values of all configurations on both sides."""
-    sides = [[step.before for step in same_series], [step.after for step in same_series]]
-    return f"{same_series[0].series.replace('_', ' ')} {_range(sides[0])} → {_range(sides[1])}"
+def series_rank(series: str) -> int:
+    """The place of a series; those of other versions of this program come last."""
+    return SERIES.index(series) if series in SERIES else len(SERIES)
 
 
 def _range(values: Sequence[float | None]) -> str:
+    """ "12 to 23", "128", "failed"."""
     known = sorted({value for value in values if value is not None})
-    parts = [" to ".join(_number(value) for value in dict.fromkeys([known[0], known[-1]]))] if known else []
+    parts = [" to ".join(f"{value:.10g}" for value in dict.fromkeys([known[0], known[-1]]))] if known else []
     return " or ".join(parts + ["failed"] * (None in values))
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value == int(value) else f"{value:g}"
 
 
 # What else changed where a step is: versions, machine code, and how much was not measured in between.
@@ -228,7 +169,7 @@ class Surroundings:
     frame: pd.DataFrame
     tracks: Tracks
     order: CommitOrder
-    code: Sequence[RecordedCommit] = ()
+    code: Sequence[CodeRecord] = ()
 
     def causes(self, group: Sequence[LocatedStep], good: int, bad: int) -> tuple[Cause, ...]:
         """What changed between two places of a group of steps, the likeliest first."""
@@ -247,11 +188,11 @@ class Surroundings:
         return before == after != "" and not self._changed(*rows)
 
     def _code(self, kernel: str, good: int, bad: int) -> Iterator[Cause]:
-        """Machine code of a kernel that changed between two places."""
-        for record in self.code:
-            if good < self.order.place.get(record.commit, -1) <= bad:
-                changed = [step for step in record.steps if step.kernel == kernel]
-                yield from (Cause("code", f"{record.commit[:8]}: {sentence}") for sentence in sentences(changed))
+        """Machine code of a kernel that changed between two places, from one recorded commit to the next."""
+        for before, after in itertools.pairwise(self.code):
+            if before.env == after.env and good < self.order.place.get(after.commit, -1) <= bad:
+                for sentence in changes(before.values, after.values, kernel):
+                    yield Cause("code", f"{after.commit[:8]}: {sentence}")
 
     def _rows(self, step: LocatedStep) -> tuple[int, int]:
         index = self.tracks.span(step.track).start + step.step.index

@@ -39,16 +39,16 @@ def of_frame(
     folder = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.is_dir())
     main = on_main(folder)
     measured = [str(commit) for commit in frame["commit"].dropna().unique()]
-    compiled = [record.commit for record in exact.records(code, folder)] if code else []
+    compiled = exact.records(code, folder) if code else []
     causes, _ = causes_in(results)
     explained = [commit for cause in causes for commit in (cause.base, cause.head)]
-    known = read_commits(folder, [*measured, *explained, *compiled])
-    recorded_commits = (*measured, *compiled)
+    recorded_commits = (*measured, *(record.commit for record in compiled))
+    known = read_commits(folder, [*recorded_commits, *explained])
     aside = set() if main is None else {one for one in recorded_commits if one in known and one not in main}
-    recorded = exact.read(code, repository=folder, aside=aside) if code else []
+    compiled = [record for record in compiled if record.commit not in aside]
     paired = PairedVerdicts(results)
     decisions = under_current_names(decisions or triage.Triage(), project.around(results).renamed)
-    found = analyse(frame, recorded, known, decisions, paired, aside)
+    found = analyse(frame, compiled, known, decisions, paired, aside)
     events = with_explanations(found.events, causes, known)
     notes = (*frame.attrs.get("problems", ()), *found.notes, *paired.problems)
     return dataclasses.replace(found, events=events, notes=notes, unread=frame.attrs.get("unread", 0))

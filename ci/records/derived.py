@@ -11,7 +11,7 @@ import dataclasses
 import datetime
 import json
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,10 +20,8 @@ import numpy as np
 import pandas as pd
 
 from ci.records import rates, store
-from ci.records.ledger import machine_folders
 from ci.records.rates import Rate
-from ci.trials.file import Problem, RecordError, read
-from ci.trials.trial import Trial
+from ci.trials.file import Problem, RecordError
 from kernels.hardware import Hardware, UnknownHardware, by_market_name, lookup
 
 COMPARABLE = ["machine", "commit", "env", "kernel", "case"]
@@ -146,7 +144,8 @@ def export(
     if not len(frame) or dry_run:
         return Exported(len(frame), [], problems)
     if kind == "parquet":
-        groups = [(_of_machine(out, name), rows) for name, rows in frame.groupby("machine", observed=True)]
+        by_machine = frame.groupby("machine", observed=True)
+        groups = [(out / f"machine={quote(str(name), safe='')}" / "records.parquet", rows) for name, rows in by_machine]
     else:
         groups = [(out, frame)]
     for path, rows in groups:
@@ -191,74 +190,6 @@ def in_benchmark_database(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
                     "extra_info": {"status": row["status"], "why": row["why"]},
                 },
             }
-
-
-def _of_machine(out: Path, machine: Hashable) -> Path:
-    return out / f"machine={quote(str(machine), safe='')}" / "records.parquet"
-
-
-def export_samples(
-    results_dir: Path,
-    out: Path,
-    machines: Sequence[str] = (),
-    kernels: Sequence[str] = (),
-    since: datetime.datetime | None = None,
-    dry_run: bool = False,
-) -> Exported:
-    """Write every sample of the trials that match, a row each, into one file per machine; each trial counts once.
-
-    Columns: trial (its id), started, kernel, commit, env, role, backend, case, round (row i of every arm of a case in a
-    trial is of round i) and seconds.  since: of trials that started on this day or later.  Raises RecordError.
-    """
-    count, paths, problems = 0, [], list[Problem]()
-    for folder in machine_folders(results_dir):
-        if machines and folder.name not in machines:
-            continue
-        files = [path for files in store.notes_by_stem(folder).values() for path in files]
-        trial_files = [read(path) for path in files]
-        problems += [problem for file in trial_files for problem in file.problems(keep=False)]
-        by_id = {trial.id: trial for file in trial_files for trial in file.trials}
-        chosen_trials = [
-            trial
-            for trial in sorted(by_id.values(), key=lambda trial: trial.order)
-            if (not kernels or trial.operator in kernels) and (since is None or trial.started_ms >= _ms(since))
-        ]
-        samples = [arm.rounds for trial in chosen_trials for *_, arm in trial.arms()]
-        count += sum(samples)
-        if dry_run or not any(samples):
-            continue
-        path = _of_machine(out, folder.name).with_name("samples.parquet")
-        with _draft_of(path, out) as draft:
-            pd.concat(map(_samples_of, chosen_trials)).to_parquet(draft, index=False, compression="zstd")
-        paths.append(path)
-    return Exported(count, paths, problems)
-
-
-def _samples_of(trial: Trial) -> pd.DataFrame:
-    """The samples of a trial, a row each."""
-    arms = [(case, role, backend, arm) for case, role, backend, arm in trial.arms() if arm.rounds]
-    frames = [
-        pd.DataFrame(
-            {
-                "trial": trial.id,
-                "started": pd.Timestamp(trial.started_ms, unit="ms", tz="UTC"),
-                "kernel": trial.operator,
-                "commit": trial.checkouts[role].recordable or "",
-                "env": trial.checkouts[role].environment.name,
-                "role": role,
-                "backend": backend,
-                "case": case,
-                "round": np.arange(arm.rounds, dtype=np.int32),
-                "seconds": arm.seconds,
-            }
-        )
-        for case, role, backend, arm in arms
-    ]
-    return pd.concat(frames) if frames else pd.DataFrame()
-
-
-def _ms(day: datetime.datetime) -> int:
-    return round(day.replace(tzinfo=datetime.UTC).timestamp() * 1000)
 
 
 def chosen(

@@ -226,8 +226,3 @@ def software(versions: Mapping[str, Scalar]) -> dict[str, str]:
     runtime = f"HIP {found['hip']}" if found["hip"] else f"CUDA {found['cuda']}" if found["cuda"] else ""
     library = f"{'RCCL' if found['hip'] else 'NCCL'} {found['nccl']}" if found["nccl"] else ""
     return {"runtime": runtime, "library": library, "torch": found["torch"], "triton": found["triton"]}
-
-
-def names_of(params: Sequence[str]) -> list[str]:
-    """Parameters as asv keeps them (repr) back to names."""
-    return [text[1:-1] if text[:1] in "'\"" else text for text in params]

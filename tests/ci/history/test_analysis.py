@@ -289,12 +289,11 @@ def test_a_large_step_needs_no_long_history_where_its_points_are_known_well() ->
 # ---- machine code --------------------------------------------------------------------------------------------------
 
 
-def code(step_at: int, kernel: str = "gemm") -> list[exact.RecordedCommit]:
-    step = exact.CodeStep(kernel, "triton", "gfx942", "vgpr", 86, 128, ("small", "large"))
-    names = [commit(number) for number in range(COUNT)]
+def code(step_at: int, kernel: str = "gemm") -> list[exact.CodeRecord]:
+    points = [exact.CodePoint(kernel, "vgpr", "triton", case, "gfx942") for case in ("small", "large")]
     return [
-        exact.RecordedCommit(name, 0, "triton3.8.0", (step,) if n == step_at else (), (), names[n - 1] if n else "")
-        for n, name in enumerate(names)
+        exact.CodeRecord(commit(n), 0, "triton3.8.0", dict.fromkeys(points, 128 if n >= step_at else 86))
+        for n in range(COUNT)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import shutil
@@ -234,6 +235,13 @@ def recorded(folder, *documents):
     return folder
 
 
+def changes(folder):
+    return [
+        exact.changes(before.values, after.values, "gemm")
+        for before, after in itertools.pairwise(exact.records(folder))
+    ]
+
+
 def test_steps_are_shown_commit_by_commit(tmp_path):
     recorded(
         tmp_path,
@@ -246,19 +254,18 @@ def test_steps_are_shown_commit_by_commit(tmp_path):
             entry("gather", status="failed"),
         ),
     )
-    assert [(one.new, exact.sentences(one.steps)) for one in exact.read(tmp_path)] == [
-        (("gemm",), []),
-        ((), ["gemm/triton on gfx942, 2 configurations: code bytes 3400 → 3500"]),
-        ((), []),
-        (("gather",), ["gemm/triton on gfx942, 2 configurations: vgpr 86 → 128 to 256, spills 0 → 4"]),
+    assert changes(tmp_path) == [
+        ["gemm/triton on gfx942, 2 configurations: code bytes 3400 → 3500"],
+        [],
+        ["gemm/triton on gfx942, 2 configurations: vgpr 86 → 128 to 256, spills 0 → 4"],
     ]
 
 
 def test_a_failure_and_its_end_are_steps(tmp_path):
-    stops = exact.read(recorded(tmp_path, document(entry()), document(entry(status="failed")), document(entry())))
-    steps = [[(s.before, s.after) for s in stop.steps if s.series == "vgpr"] for stop in stops]
-    assert steps == [[], [(86, None)], [(None, 86)]]
-    assert "vgpr 86 → failed" in exact.sentences(stops[1].steps)[0]
+    recorded(tmp_path, document(entry()), document(entry(status="failed")), document(entry()))
+    broken, mended = (" ".join(sentences) for sentences in changes(tmp_path))
+    assert "vgpr 86 → failed" in broken
+    assert "vgpr failed → 86" in mended
 
 
 @pytest.mark.parametrize("results", ["inside", "../outside"])
@@ -268,23 +275,20 @@ def test_commits_of_one_second_come_as_in_the_history(tmp_path, results):
     commits = commits_of_one_second(folder, 6)
     for number, commit in sorted(enumerate(commits), key=lambda pair: pair[1]):
         series.record(document(entry(vgpr=64 + number)), Commit(commit, 1_790_000_000_000, ""), folder / results, ASKED)
-    stops = exact.read(folder / results, repository=None if results == "inside" else folder)
-    assert [stop.commit for stop in stops] == commits
-    assert [[(step.before, step.after) for step in stop.steps] for stop in stops[1:]] == [
-        [(64 + number, 65 + number)] for number in range(5)
-    ]
+    records = exact.records(folder / results, repository=None if results == "inside" else folder)
+    assert [record.commit for record in records] == commits
 
 
 def test_versions_of_triton_are_histories_of_their_own(tmp_path):
     recorded(tmp_path, document(entry(), triton="3.8.0"), document(entry(vgpr=99), triton="3.9.0"))
-    assert [(stop.env, stop.steps) for stop in exact.read(tmp_path)] == [("triton3.8.0", ()), ("triton3.9.0", ())]
+    assert [record.env for record in exact.records(tmp_path)] == ["triton3.8.0", "triton3.9.0"]
 
 
 def test_a_torn_file_is_no_record(tmp_path):
     recorded(tmp_path, document(entry("gemm")))
     (tmp_path / "isa" / "22222222-triton3.8.0.json").write_text('{"results"')
-    assert len(exact.read(tmp_path)) == 1
-    assert exact.read(tmp_path / "nothing") == []
+    assert len(exact.records(tmp_path)) == 1
+    assert exact.records(tmp_path / "nothing") == []
 
 
 # ---- asv -----------------------------------------------------------------------------------------------------------
