@@ -31,7 +31,7 @@ def executed(
     asked = {"kernels": list(choice.kernels), "backends": list(choice.backends), "arches": wanted, "counted": True}
     checkout = Checkout("head", setting.tree, python=setting.python)
     try:
-        with Pool(checkout, asked, setting.limits, setting.packages) as pool:
+        with Pool(checkout, asked, setting.limits) as pool:
             return _entries(pool, choice, cache, tell)
     except CheckoutError as error:
         about = {"kernel": "", "backend": "", "at": "", "cases": [], "status": "failed"}

@@ -47,20 +47,13 @@ class Pool(contextlib.ExitStack):
     asked: what worker.Cases.gather takes.  Raises CheckoutError if nothing can be listed.
     """
 
-    def __init__(
-        self, checkout: Checkout, asked: Mapping[str, Any], limits: Limits = LIMITS, packages: Sequence[Path] = ()
-    ) -> None:
+    def __init__(self, checkout: Checkout, asked: Mapping[str, Any], limits: Limits = LIMITS) -> None:
         super().__init__()
         self._checkout = checkout
         self._scratch = Path(self.enter_context(tempfile.TemporaryDirectory(prefix="ridgeline-emulation-")))
         kept = {"TRITON_CACHE_DIR": str(self._scratch / "triton"), "OMP_NUM_THREADS": "1"}
         self._setting = CompileSetting(
-            checkout.path.resolve(),
-            self._scratch,
-            checkout.python,
-            tuple(packages),
-            limits,
-            variables=environment(os.environ) | kept,
+            checkout.path.resolve(), self._scratch, checkout.python, limits, variables=environment(os.environ) | kept
         )
         self._farm = self.enter_context(Farm(self._process, {"asked": dict(asked)}, limits))
         try:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.isa metrics|explain`: compile a source tree ahead of time and report what came out.
+"""`python -m benchmarks.isa`: compile a source tree ahead of time and report what came out, as JSON.
 
 Exit codes: 0 everything compiled, 1 something did not, 2 nothing was compiled, 3 usage.
 """
@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks import points
 from benchmarks.coordinator.worker_pools import launch_environment
 from benchmarks.isa.compile import ARCHES, UnknownArch, target
-from benchmarks.isa.metrics import document, explain, explain_markdown, finish, will_not_load
+from benchmarks.isa.metrics import document, finish, will_not_load
 from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
 from benchmarks.points import Point, PointsFile
 from benchmarks.program import positive
@@ -37,14 +37,12 @@ LAUNCH_CACHE = """leave the binaries where the launches of this environment look
 measuring on this machine compiles nothing"""
 EXECUTE = """also execute every case of one GPU in an emulator of gfx942 and gfx950, in a small shape, and count what it
 does: `executed` in the result (extra `emulate`)"""
-PACKAGES = "folder put before that Python's packages, such as one with another Triton (repeatable)"
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     root = argparse.ArgumentParser(prog="python -m benchmarks.isa", description=__doc__.splitlines()[0])
     add = root.add_argument
-    add("verb", choices=["metrics", "explain"], help="metrics as JSON, or a short report per kernel")
     add("--tree", type=Path, default=Path(), help="source tree to compile (default: this folder)")
     add("--arch", action="append", help=f"one of {', '.join(ARCHES)} (repeatable; default: AMD)")
     add("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
@@ -59,9 +57,7 @@ def parser() -> argparse.ArgumentParser:
     add("--processes", type=positive, metavar="N", help="compiling processes (default: 4; with --points one a core)")
     add("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
     add("--out", type=Path, help="file to write (default: standard output)")
-    add("--json", action="store_true", help="JSON (metrics always are)")
     add("--python", default=sys.executable, help="Python to compile with")
-    add("--packages", type=Path, action="append", default=[], metavar="DIR", help=PACKAGES)
     add("--timeout", type=float, default=Limits.seconds, metavar="S", help="for one compilation")
     add("--memory", type=int, default=Limits.memory_mb, metavar="MB", help="for one compilation")
     add("--progress", choices=["none", "text", "json"], default="text", help="progress lines on stderr")
@@ -76,12 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (UnknownArch, ValueError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return USAGE
-    if asked.verb == "metrics":
-        text = json.dumps(result, indent=None if asked.points else 1) + "\n"  # indenting 2000 points takes 0.5 s
-    elif asked.json:
-        text = json.dumps(explain(result), indent=1) + "\n"
-    else:
-        text = explain_markdown(explain(result))
+    text = json.dumps(result, indent=None if asked.points else 1) + "\n"  # indenting 2000 points takes 0.5 s
     if asked.out:
         asked.out.write_text(text)
     else:
@@ -117,8 +108,8 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
 
 def points_compiled(asked: argparse.Namespace) -> dict[str, Any]:
     """Compile the points of a file; ValueError for what does not exist."""
-    if asked.verb != "metrics" or len(asked.arch or []) != 1:
-        raise ValueError("--points goes with `metrics` and one --arch")
+    if len(asked.arch or []) != 1:
+        raise ValueError("--points goes with one --arch")
     if asked.kernel or asked.case or asked.backend or asked.knobs:
         raise ValueError("--points names kernel, cases, backends and knobs; leave --kernel and the like out")
     target(asked.arch[0])
@@ -134,14 +125,12 @@ def points_compiled(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def _setting(asked: argparse.Namespace) -> CompileSetting:
-    packages = tuple(folder.resolve() for folder in asked.packages)
     limits = Limits(asked.timeout, asked.memory)
     asked.cache.mkdir(parents=True, exist_ok=True)
     return CompileSetting(
         asked.tree,
         asked.cache,
         asked.python,
-        packages,
         limits,
         asked.compute_units,
         variables=launch_environment() if asked.launch_cache else None,

@@ -67,7 +67,7 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class CompileSetting:
-    """Where and with what: the tree under test, cache folder, Python, and folders to put before its packages.
+    """Where and with what: the tree under test, cache folder, Python.
 
     compute_units: CUs or SMs of the device to compile for; None: those of the product that is assumed.
     variables: the environment of launches, whose cache of Triton is filled; None: a clean one and no such cache.
@@ -77,7 +77,6 @@ class CompileSetting:
     tree: Path
     cache: Path
     python: str = sys.executable
-    packages: tuple[Path, ...] = ()
     limits: Limits = Limits()
     compute_units: int | None = None
     variables: Mapping[str, str] | None = dataclasses.field(default=None, hash=False)
@@ -98,8 +97,6 @@ class CompileProcess:
         self._log = tempfile.NamedTemporaryFile(dir=scratch, suffix=".log")  # noqa: SIM115 - closed in kill()
         self._buffer = b""
         variables = dict(setting.variables or {}) or _clean(scratch / f"triton-{id(self)}")
-        if setting.packages:
-            variables["PYTHONPATH"] = os.pathsep.join(map(str, setting.packages))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
         command = [setting.python, "-P", str(HARNESS / "benchmarks" / "naming.py"), *arguments, self._log.name]
         own = {"cwd": HARNESS, "env": lifetime.told(variables), "start_new_session": True}

@@ -57,7 +57,6 @@ ridgeline isa                                  the code of the working tree
 @option("--memory MB -> memory_mb", "Memory of one compilation.", click.IntRange(min=100))
 @flag("--execute", "Also count what launches execute, in an emulator of gfx942 and gfx950 (extra emulate).")
 @flag("--show", "Show the changed instructions as a diff.")
-@flag("--explain", "What bounds each kernel statically, as Markdown.")
 @option("--range A..B -> span", "Record the commits after A up to B that touch kernels.")
 @option("--newest N", "With --range: only the newest N of them.", click.IntRange(min=1))
 @project_folder("--results", "code", "results_isa", "The recorded series.")
@@ -99,11 +98,8 @@ class IsaJob:
         self.wanted = Wanted(*chosen, **limits, execute=given.execute)
 
     def describe(self) -> int:
-        """The working tree: its metrics, or (--explain) what bounds each kernel."""
+        """The metrics of the working tree."""
         if self._dry(f"compile {self.root}"):
-            return 0
-        if self.given.explain:
-            click.echo(self.compiler.explain(self.root, self.wanted, self.given.as_json), nl=False)
             return 0
         text = self.compiler.result(self.root, self.wanted, "working tree")
         tree = parse(text, "the result of compiling the working tree")

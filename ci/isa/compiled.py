@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.isa metrics` writes, as types: a compiled source tree, its entries and their metrics.
+"""What `python -m benchmarks.isa` writes, as types: a compiled source tree, its entries and their metrics.
 
 A result file is parsed once, by :func:`read`; everything behind it works on these values.  Writer and reader lie in
 packages that may not import each other: the format carries a version, and tests/ci/isa/test_compiled.py holds the
@@ -291,7 +291,7 @@ def parse(text: str, where: str) -> CompiledTree:
     except (ValueError, RecursionError) as error:
         raise IsaError(f"{where} is not JSON: {error}") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise IsaError(f"{where} is not written by `python -m benchmarks.isa metrics`")
+        raise IsaError(f"{where} is not written by `python -m benchmarks.isa`")
     if found.get("version") != VERSION:
         raise IsaError(f"{where} has version {found.get('version')!r} of its format; this tree reads version {VERSION}")
     try:
@@ -369,8 +369,7 @@ TARGETS = ("gfx942", "gfx950", "sm_90")
 class Wanted:
     """What to compile; empty means all (arches: the AMD ones).  Limits are for one compilation, None: the default.
 
-    packages: folder put before the Python's own packages, with another Triton in it.  python: that compiles.
-    knobs: over those that the declaration chooses, in every case.
+    python: that compiles.  knobs: over those that the declaration chooses, in every case.
     lenient: a kernel, case or backend that the tree does not have is not an error, as in an older commit.
     execute: also count what the launches execute in an emulator.
     """
@@ -382,7 +381,6 @@ class Wanted:
     backends: Sequence[str] = ()
     timeout_s: float | None = None
     memory_mb: int | None = None
-    packages: Path | None = None
     lenient: bool = False
     python: str | None = None
     knobs: Mapping[str, Scalar] | None = None
@@ -392,7 +390,7 @@ class Wanted:
         """As options of `python -m benchmarks.isa`."""
         chosen = harness.options(tier=self.tier, arch=self.arches, kernel=self.kernels, case=self.cases)
         limits = harness.options(backend=self.backends, timeout=self.timeout_s, memory=self.memory_mb)
-        others = harness.options(packages=self.packages, python=self.python)
+        others = harness.options(python=self.python)
         return [*chosen, *limits, *others, *["--lenient"] * self.lenient, *["--execute"] * self.execute]
 
 
@@ -409,24 +407,16 @@ class TreeCompiler:
 
     def result(self, tree: Path, wanted: Wanted, what: str = "") -> str:
         """The text of a tree's result file."""
-        return self._written("metrics", tree, wanted, what or str(tree))
-
-    def explain(self, tree: Path, wanted: Wanted, as_json: bool) -> str:
-        """What bounds each kernel of a tree statically, as Markdown or JSON text."""
-        return self._written("explain", tree, wanted, str(tree), *["--json"] * as_json)
-
-    def _written(self, verb: str, tree: Path, wanted: Wanted, what: str, *more: str) -> str:
-        """The text of the file that `python -m benchmarks.isa VERB` writes."""
         with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as folder:
             out = Path(folder) / "written"
-            argv = harness.program("benchmarks.isa", verb, *more, *wanted.options())
+            argv = harness.program("benchmarks.isa", *wanted.options())
             argv += harness.options(tree=tree.resolve(), cache=self.cache.resolve(), out=out, progress="json")
             if wanted.knobs is not None:
                 knobs = Path(folder) / "knobs.json"
                 knobs.write_text(json.dumps([dict(wanted.knobs)]), encoding="utf-8")
                 argv += harness.options(knobs=knobs)
             try:
-                harness.produce(argv, out, self.console, what)
+                harness.produce(argv, out, self.console, what or str(tree))
             except harness.MeasureError as error:
                 raise CompileError(str(error)) from None
             return out.read_text(encoding="utf-8")

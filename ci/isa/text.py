@@ -187,16 +187,19 @@ def executed_summary(launch: ExecutedLaunch) -> str:
 
 
 def summary(metrics: Metrics) -> str:
-    """128 VGPRs, 0 spilled, 32768 B LDS, 4 waves per SIMD, stores 16 B per lane"""
-    remote, stores = metrics.bytes_per_remote_store, metrics.bytes_per_store
+    """128 VGPRs, 0 spilled, 32768 B LDS, 4 waves per SIMD (registers allow 4, LDS 5), stores 16 B per lane, hot loop
+    of 70 instructions, 46 % of them matrix ones"""
+    remote, stores, loop = metrics.bytes_per_remote_store, metrics.bytes_per_store, metrics.loop
+    allowed = f"registers allow {metrics.occupancy_by_registers}, LDS {metrics.occupancy_by_lds}"
     parts = [
         f"{metrics.lane_registers} {'VGPRs' if metrics.is_amd else 'registers'}",
         f"{metrics.vgpr_spills} spilled" if metrics.is_amd else "",
         f"{metrics.scratch_bytes} B scratch" if metrics.scratch_bytes else "",
         f"{metrics.lds_bytes} B LDS" if metrics.lds_bytes else "",
-        f"{metrics.occupancy} {'waves per SIMD' if metrics.is_amd else 'warps per scheduler'}",
+        f"{metrics.occupancy} {'waves per SIMD' if metrics.is_amd else 'warps per scheduler'} ({allowed})",
         f"remote stores {remote:g} B per lane" if remote else "",
         f"{metrics.remote_store_drains} drains of them" if metrics.remote_store_drains else "",
         f"stores {stores:g} B per lane" if stores else "",
+        f"hot loop of {loop.instructions} instructions, {100 * loop.matrix_share:.0f} % of them matrix ones" if loop else "",
     ]
     return ", ".join(filter(None, parts))

@@ -1,6 +1,6 @@
 """Which points need no GPU time: what cannot run, and what would run the code of another point.
 
-`python -m benchmarks.isa metrics --points FILE` compiles every point ahead of time.  Two points are equal if the
+`python -m benchmarks.isa --points FILE` compiles every point ahead of time.  Two points are equal if the
 launches have the same code, the same scalar arguments and the same grid; points whose knobs come to the same are equal
 without compiling.
 """
@@ -149,7 +149,7 @@ class PointCompiler:
     def compiled(
         self, catalogue: Catalogue, points: Mapping[str, Sequence[Point]], anchors: Mapping[str, str]
     ) -> Known:
-        """What their code says, by `python -m benchmarks.isa metrics --points`.  SweepError if it gave no result."""
+        """What their code says, by `python -m benchmarks.isa --points`.  SweepError if it gave no result."""
         batches = tuple(
             Batch(case, anchors[case], (Point(case, anchors[case]), *(point for point in own if point.knobs)))
             for case, own in points.items()
@@ -157,7 +157,7 @@ class PointCompiler:
         with tempfile.TemporaryDirectory(prefix="ridgeline-sweep-") as folder:
             asked, out = Path(folder) / "points.json", Path(folder) / "compiled.json"
             asked.write_text(json.dumps(dataclasses.asdict(PointsFile("ahead", catalogue.operator, 0, 1, batches))))
-            argv = harness.program("benchmarks.isa", "metrics")
+            argv = harness.program("benchmarks.isa")
             argv += harness.options(points=asked, tree=self.tree.resolve(), cache=project.place(CACHE).resolve())
             argv += harness.options(arch=catalogue.arch, compute_units=catalogue.compute_units, out=out)
             argv += ["--progress", "json", *["--launch-cache"] * self.launched]
@@ -166,7 +166,7 @@ class PointCompiler:
 
 
 def read_compiled(document: Json) -> Known:
-    """What `python -m benchmarks.isa metrics --points` wrote."""
+    """What `python -m benchmarks.isa --points` wrote."""
     if document.get("failure"):
         raise SweepError(f"nothing could be compiled ahead: {document['failure']}")
     compiled = {}

@@ -44,7 +44,7 @@ def result(tmp_path_factory):
     out = tmp_path_factory.mktemp("faults") / "isa.json"
     limits = ("--timeout", 15, "--memory", 1500)
     files = ("--tree", FAULTS, "--cache", out.parent / "cache", "--out", out)
-    code, _, said = run("metrics", *files, "--arch", "gfx942", "--arch", "gfx950", *limits, "--progress", "none")
+    code, _, said = run(*files, "--arch", "gfx942", "--arch", "gfx950", *limits, "--progress", "none")
     assert code == 1, said
     return json.loads(out.read_text()) | {"folder": out.parent / "cache"}
 
@@ -133,26 +133,26 @@ def test_a_module_that_does_not_import_is_counted(result):
 
 
 def test_an_unknown_architecture_is_refused_with_the_known_ones():
-    code, out, said = run("metrics", "--tree", FAULTS, "--arch", "gfx90z")
+    code, out, said = run("--tree", FAULTS, "--arch", "gfx90z")
     assert (code, out) == (3, "")
     assert said.strip() == "Error: architecture 'gfx90z' is not known; known: gfx942, gfx950, sm_90"
 
 
 def test_a_tree_that_is_not_a_folder_is_refused(tmp_path):
-    code, _, said = run("metrics", "--tree", tmp_path / "none", "--arch", "gfx942")
+    code, _, said = run("--tree", tmp_path / "none", "--arch", "gfx942")
     assert code == 3
     assert "is not a folder" in said
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_compiled(tmp_path):
     out = tmp_path / "none" / "isa.json"
-    code, _, said = run("metrics", "--tree", FAULTS, "--arch", "gfx942", "--out", out)
+    code, _, said = run("--tree", FAULTS, "--arch", "gfx942", "--out", out)
     assert (code, said) == (3, f"Error: --out {out} cannot be written: its folder does not exist\n")
 
 
 def test_an_unknown_kernel_is_refused_with_the_known_ones(tmp_path):
     tree = FAULTS.parent / "tree"
-    code, _, said = run("metrics", "--tree", tree, "--arch", "gfx942", "--kernel", "gem", "--cache", tmp_path)
+    code, _, said = run("--tree", tree, "--arch", "gfx942", "--kernel", "gem", "--cache", tmp_path)
     assert code == 3
     assert "no kernel 'gem'; known: sample_all_gather, " in said
 
@@ -166,10 +166,10 @@ def test_an_unknown_kernel_is_refused_with_the_known_ones(tmp_path):
 )
 def test_a_name_that_chooses_nothing_is_a_usage_error_unless_the_tree_may_lack_it(tmp_path, arguments, known):
     chosen = compile_for_gfx942(FAULTS.parent / "tree", tmp_path, *arguments)
-    code, _, said = run("metrics", *chosen)
+    code, _, said = run(*chosen)
     assert code == 3
     assert known in said
-    code, out, _ = run("metrics", *chosen, "--lenient")
+    code, out, _ = run(*chosen, "--lenient")
     assert (code, json.loads(out)["entries"]) == (2, [])
 
 
@@ -178,7 +178,7 @@ def test_a_package_that_ends_the_process_is_a_failure_of_the_listing(tmp_path):
     package.mkdir()
     (tmp_path / "pyproject.toml").write_text('[tool.ridgeline]\nkernels = ["ends"]\n')
     (package / "__init__.py").write_text("import os\nos._exit(7)\n")
-    code, out, _ = run("metrics", "--tree", tmp_path, "--arch", "gfx942", "--cache", tmp_path / "cache")
+    code, out, _ = run("--tree", tmp_path, "--arch", "gfx942", "--cache", tmp_path / "cache")
     assert code == 2
     assert json.loads(out)["failures"] == [
         {
@@ -194,7 +194,7 @@ def test_knobs_of_a_sweep_that_cannot_load_are_named_before_a_gpu_is_asked(tmp_p
     (tmp_path / "knobs.json").write_text(json.dumps([{"num_stages": 2}, {"num_stages": 4}]))
     chosen = ("--kernel", "gemm", "--backend", "triton", "--case", "n8192_k4096_m256_fp16", "--tier", "sweep")
     knobs = (*chosen, "--knobs", tmp_path / "knobs.json")
-    code, out, said = run("metrics", *compile_for_gfx942(ROOT, tmp_path / "cache", *knobs))
+    code, out, said = run(*compile_for_gfx942(ROOT, tmp_path / "cache", *knobs))
     assert code == 0, said
     found = {entry["knobs"]["num_stages"]: entry["will_not_load"] for entry in json.loads(out)["entries"]}
     assert found[2] is None
@@ -204,7 +204,7 @@ def test_knobs_of_a_sweep_that_cannot_load_are_named_before_a_gpu_is_asked(tmp_p
 def test_a_declaration_without_knobs_refuses_them(tmp_path):
     (tmp_path / "knobs.json").write_text('[{"block": 64}]')
     knobs = ("--kernel", "sound", "--knobs", tmp_path / "knobs.json")
-    _, out, _ = run("metrics", *compile_for_gfx942(FAULTS, tmp_path / "cache", *knobs))
+    _, out, _ = run(*compile_for_gfx942(FAULTS, tmp_path / "cache", *knobs))
     (only,) = json.loads(out)["entries"]
     assert only["why"].startswith("its isa() declaration does not take the knobs block")
 
@@ -212,7 +212,7 @@ def test_a_declaration_without_knobs_refuses_them(tmp_path):
 @pytest.mark.parametrize("text", ["{", "{}", "[]", "[1]"])
 def test_a_file_of_knobs_that_is_not_one_is_refused(tmp_path, text):
     (tmp_path / "knobs.json").write_text(text)
-    code, _, said = run("metrics", "--tree", FAULTS, "--arch", "gfx942", "--knobs", tmp_path / "knobs.json")
+    code, _, said = run("--tree", FAULTS, "--arch", "gfx942", "--knobs", tmp_path / "knobs.json")
     assert code == 3
     assert "knobs.json" in said
 
@@ -262,7 +262,7 @@ def test_a_remark_above_a_kernel_does_not_change_its_key_and_other_code_does(tmp
 def metrics(tmp_path, *options):
     out = tmp_path / "out.json"
     asked = ["--arch", "gfx942", "--kernel", "gemm", "--case", "n4096_k14336_m64_fp16", "--backend", "triton"]
-    assert main(["metrics", *asked, *options, "--cache", str(tmp_path), "--out", str(out), "--progress", "none"]) == 0
+    assert main([*asked, *options, "--cache", str(tmp_path), "--out", str(out), "--progress", "none"]) == 0
     (entry,) = json.loads(out.read_text())["entries"]
     return entry["hash"], entry["metrics"]["atomics"]
 

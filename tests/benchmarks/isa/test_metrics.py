@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from benchmarks.isa.compile import Cache, UnknownArch, environment, first_cause, key_of, target
-from benchmarks.isa.metrics import (
-    MEANING,
-    document,
-    entries,
-    explain,
-    explain_markdown,
-    finish,
-    limiter,
-    mean_width,
-    will_not_load,
-)
+from benchmarks.isa.metrics import MEANING, document, entries, finish, mean_width, will_not_load
 
 RAW = {
     "vgpr": 86,
@@ -160,66 +148,3 @@ def test_the_compilers_own_words_come_first():
     assert first_cause(ValueError("line one\nline two")) == "ValueError: line two"
     assert first_cause(RuntimeError("see /a/b/c.py")) == "RuntimeError: see c.py"
     assert len(first_cause(RuntimeError("x" * 1000))) < 400
-
-
-def result(**changed):
-    record = {**ok("k"), "metrics": {**RAW, **changed}}
-    return document([("gfx942", LISTING, dict.fromkeys(range(4), record), "")])
-
-
-def test_explanations_name_the_limiter():
-    assert limiter(finish(RAW, "gfx942"), "gfx942") == "registers and LDS"
-    assert limiter(finish({**RAW, "vgpr": 200}, "gfx942"), "gfx942") == "registers"
-    assert limiter(finish({**RAW, "lds_bytes": 40000}, "gfx942"), "gfx942") == "LDS"
-    assert limiter(finish({**RAW, "lds_bytes": 0, "vgpr": 20}, "gfx942"), "gfx942") == "nothing"
-    assert limiter(finish({**RAW, "lds_bytes": 70000}, "gfx942"), "gfx942") == "LDS over the limit"
-
-
-def test_drains_are_explained_where_there_are_any():
-    drained, kept = (explain(result(remote_store_drains=n))[0]["sentences"] for n in (7, 0))
-    assert [sentence for sentence in drained if sentence not in kept] == [
-        "Between the first and the last remote store of a block it waits 7 times for those before, an answer over the "
-        "link each time; load all bases and values before the first store."
-    ]
-
-
-def test_an_explanation_as_markdown():
-    told = explain(result(vgpr_spills=104, scratch_bytes=404, scratch_ops=213, scratch_ops_in_loops=213))
-    assert json.loads(json.dumps(told)) == told
-    first, rest = explain_markdown(told[:1]).split("allow 4, 32768")
-    assert (
-        first
-        == """\
-## gemm
-
-**triton a on gfx942** (cases: one, two)
-
-- 4 waves per SIMD, limited by registers and LDS: 86 registers per lane \
-"""
-    )
-    assert (
-        rest
-        == """ B of LDS (50 % of the chip's) allow 4.
-- 104 registers spill, 404 B of scratch per lane; 213 of 213 scratch instructions lie in loops.
-- The hot loop has 70 instructions, 46 % of them MFMA: 32 mfma, 22 valu, 16 lds.  Kinds: v_mfma_f32_16x16x16_f16.
-- All stores: 6 of 8 B, 2 of 2 B; loads: 12 of 16 B per lane.
-"""
-    )
-
-
-def test_what_fills_the_hot_loop_is_named():
-    def loop(mix, **changed):
-        count = sum(mix.values())
-        share = mix.get("mfma", 0) / count
-        loop = {"instructions": count, "depth": 1, "mix": mix, "matrix_share": share}
-        return explain(result(loop=loop, **changed))[0]["sentences"][1]
-
-    assert loop({"valu": 1158, "mfma": 32, "salu": 125}).startswith(
-        "The hot loop has 1315 instructions, 2 % of them MFMA, 88 % valu: 1158 valu, 125 salu, 32 mfma."
-    )
-    assert loop({"valu": 42, "store": 16}, matrix={}) == (
-        "The hot loop has 58 instructions, no MFMA among them: 42 valu, 16 store."
-    )
-    free = explain(result(lds_bytes=0, vgpr=20))[0]
-    assert free["limiter"] == "nothing"
-    assert free["sentences"][0].startswith("8 waves per SIMD, the most there can be: 20 registers per lane allow 8, ")

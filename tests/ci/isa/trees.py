@@ -19,7 +19,7 @@ def compiled(tree: Path, cache: Path, *arches: str, **chosen) -> CompiledTree:
 
 def result_file(tree: Path, cache: Path, *arches: str, kernels=(), cases=(), backends=()) -> str:
     """The text of a tree's result file."""
-    command = [sys.executable, "-m", "benchmarks.isa", "metrics", "--tree", tree, "--cache", cache]
+    command = [sys.executable, "-m", "benchmarks.isa", "--tree", tree, "--cache", cache]
     command += ["--progress", "none"]
     for flag, values in (("--arch", arches), ("--kernel", kernels), ("--case", cases), ("--backend", backends)):
         for value in values:
