@@ -26,7 +26,9 @@ UNTIL = "2026-11-28"
 def test_the_example_is_what_the_command_prints() -> None:
     command = re.search(r"ridgeline ab --replay (\S+)", COMPARE)
     assert command is not None
-    report = model.report_of(judge(replay.read(ROOT / command[1]), policy.load()), [], title="recorded trials")
+    report = model.report_of(
+        judge(replay.read(ROOT / command[1]).comparisons, policy.load()), [], title="recorded trials"
+    )
     assert terminal.render(report, 100).strip() in COMPARE
 
 

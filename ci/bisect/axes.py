@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-import numpy as np
-import pandas as pd
-
+from ci.bisect.search import BisectError, Labels, RowPlace
 from ci.git.command import succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasurePlan
 from ci.report.words import plain
-from ci.stats.bisection import Ask, Belief, Line, SearchAnswer
-from ci.stats.types import FloatArray
 from ci.trials.trial import Trial
 
 Sides = tuple[tuple[LocalCheckout, LocalCheckout], MeasurePlan]
@@ -72,6 +68,24 @@ class CommitAxis:
         """By the commit that the trial names."""
         commit = trial.checkouts[role].commit if role in trial.checkouts else None
         return next((n for n, one in enumerate(self.commits) if one.hash == commit), None)
+
+
+def commit_axis(
+    repository: Repository, good: str, bad: str, labels: Callable[[Sequence[Commit]], Labels], *, keeps: bool = False
+) -> CommitAxis:
+    """The commits after `good` up to `bad` along first parents, behind `good`.  Raises BisectError or GitError.
+
+    labels: of commits, equal where their code is.
+    """
+    first, last = repository.resolve(good), repository.resolve(bad)
+    if first.hash == last.hash:
+        raise BisectError(f"GOOD and BAD are both {first.short}; name two different commits")
+    if not succeeds(repository.root, "merge-base", "--is-ancestor", first.hash, last.hash):
+        swapped = succeeds(repository.root, "merge-base", "--is-ancestor", last.hash, first.hash)
+        hint = f"name the older one first: {bad} {good}" if swapped else "name one that is"
+        raise BisectError(f"GOOD ({first.short}) is no ancestor of BAD ({last.short}); {hint}")
+    commits = [first, *repository.commits(first.hash, last.hash)]
+    return CommitAxis(repository, commits, labels(commits), keeps=keeps)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,136 +171,3 @@ def settings_of(texts: Sequence[str]) -> list[Setting]:
     if len({one.name for one in found}) < len(found):
         raise BisectError("a knob is named twice; each has one good value and one bad value")
     return found
-
-
-# Changes that lead to equal code are next to no suspects: the prior over changes, from what is known of the code.
-
-
-OTHER_CAUSE = 0.01
-"""Prior share of all changes with equal code on both sides together: a step among them has another cause than the code
-that was compared (data files, host code, a build option).  It is the error rate at which a search ends."""
-
-Labels = Sequence[str | None]
-"""Of each position what its code is: equal labels are equal code; None: not known."""
-
-
-def weights(same: Sequence[bool]) -> FloatArray:
-    """Prior of each change, adding up to 1.  same: whether it is known to leave the code as it was."""
-    equal = np.array(same)
-    apart = (~equal).sum()
-    if apart in (0, len(equal)):
-        return np.full(len(equal), 1 / len(equal))
-    return np.asarray(np.where(equal, OTHER_CAUSE / equal.sum(), (1 - OTHER_CAUSE) / apart))
-
-
-def same_code(known: Labels, measured: Mapping[int, str]) -> list[bool]:
-    """Of each change, whether it lies between positions with equal code.
-
-    known: what was known before.  measured: what trials said of the positions that they measured; it holds for all
-    positions with the same known label too.
-    """
-    spread = {known[position]: label for position, label in measured.items() if known[position] is not None}
-    launched = [measured.get(n) or spread.get(label) for n, label in enumerate(known)]
-    return [one or other for one, other in zip(_between_equals(known), _between_equals(launched), strict=True)]
-
-
-def _between_equals(labels: Labels) -> list[bool]:
-    """Of each change, whether the nearest labels before and after it are equal."""
-    known = pd.Series(list(labels), dtype="str")
-    before, after = known.ffill().to_numpy()[:-1], known.bfill().to_numpy()[1:]
-    return [bool(one == other) for one, other in zip(before, after, strict=True)]  # what is not known is NaN
-
-
-# The commits between two, and which of them leave a kernel's code as it was.
-
-
-def commit_axis(
-    repository: Repository, good: str, bad: str, labels: Callable[[Sequence[Commit]], Labels], *, keeps: bool = False
-) -> CommitAxis:
-    """The commits after `good` up to `bad` along first parents, behind `good`.  Raises BisectError or GitError.
-
-    labels: of commits, equal where their code is.
-    """
-    first, last = repository.resolve(good), repository.resolve(bad)
-    if first.hash == last.hash:
-        raise BisectError(f"GOOD and BAD are both {first.short}; name two different commits")
-    if not succeeds(repository.root, "merge-base", "--is-ancestor", first.hash, last.hash):
-        swapped = succeeds(repository.root, "merge-base", "--is-ancestor", last.hash, first.hash)
-        hint = f"name the older one first: {bad} {good}" if swapped else "name one that is"
-        raise BisectError(f"GOOD ({first.short}) is no ancestor of BAD ({last.short}); {hint}")
-    commits = [first, *repository.commits(first.hash, last.hash)]
-    return CommitAxis(repository, commits, labels(commits), keeps=keeps)
-
-
-# A search as values: its row of places, what its trials came to, how it ended.
-
-
-class BisectError(Exception):
-    """A search cannot start or go on; the text names the value, what is allowed and the next step."""
-
-
-@dataclasses.dataclass(frozen=True)
-class RowPlace:
-    """A position of the row: its name (a full commit hash, a setting, a Python), short name, and a line about it."""
-
-    name: str
-    short: str
-    subject: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class TrialOutcome:
-    """What one trial of two positions came to.
-
-    shift: log(time at high / time at low), None without times.  failed: why a position could not be measured.
-    labels: what the positions ran; equal labels are equal code with equal launch parameters.  seconds: wall time.
-    """
-
-    low: int
-    high: int
-    shift: float | None = None
-    failed: Mapping[int, str] = dataclasses.field(default_factory=dict)
-    labels: Mapping[int, str] = dataclasses.field(default_factory=dict)
-    seconds: float = 0.0
-
-
-Measure = Callable[[int, int], TrialOutcome]
-"""One trial of the positions low and high."""
-
-
-@dataclasses.dataclass(frozen=True)
-class SearchRules:
-    """How a search is led.  smallest: least step looked for; noise: typical of a trial; both shares of the time.
-
-    most: trials it may spend.
-    """
-
-    smallest: float = 0.003
-    noise: float = 0.003
-    most: int = 60
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SearchState:
-    """What is known after some trials, and what that leads to.
-
-    line: the row as it is seen now.  belief: None before the first trial with times.  skipped: why, by position.
-    classes: runs of positions whose code may differ.
-    """
-
-    line: Line
-    outcomes: Sequence[TrialOutcome]
-    belief: Belief | None
-    then: Ask | SearchAnswer
-    skipped: Mapping[int, str]
-    classes: int
-
-    @property
-    def answer(self) -> SearchAnswer | None:
-        """The answer, None while there is none."""
-        return self.then if isinstance(self.then, SearchAnswer) else None
-
-    @property
-    def trials(self) -> int:
-        """How many were spent, those without times too."""
-        return len(self.outcomes)

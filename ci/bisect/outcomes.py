@@ -7,24 +7,22 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
 
-from benchmarks.shapes import Unfit, one_of, that
-from benchmarks.trial_file import FORMAT, Status
-from ci.bisect.axes import FEWEST, Axis, BisectError, RowPlace, TrialOutcome
+from benchmarks.trial_file import Status
+from ci.bisect.axes import Axis
+from ci.bisect.search import BisectError, TrialOutcome
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan, again, measure
 from ci.judging.live import Interrupted, is_asked
 from ci.judging.states import OUTCOMES
 from ci.stats.interval import shifts
 from ci.stats.types import FloatArray
-from ci.trials.comparisons import ROLES, Comparison, comparisons
-from ci.trials.file import Followed, read
-from ci.trials.replay import KINDS, Line, ReplayError, Unusable, objects, pair
-from ci.trials.trial import Json, Trial
+from ci.trials.comparisons import Comparison, comparisons
+from ci.trials.file import Followed
+from ci.trials.trial import Trial
 
 Position = Callable[[Trial, str], int | None]
 """(trial, role) -> the position that this checkout of the trial is, None for none."""
@@ -111,85 +109,6 @@ def _label(group: Sequence[Trial], found: Sequence[Comparison], role: str) -> st
         versions = {name: value for name, value in checkout.environment.versions.items() if name != "executable"}
         parts.append([sorted(versions.items()), sorted(checkout.environment.variables.items())])
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:16] if backends else ""
-
-
-# Recorded trials in the order of their file, as if each had just been measured.
-#
-# Either a trial file of an earlier search, or a replay file (.github/ARCHITECTURE.md) whose lines also say what was
-# compared:
-#
-#     {"trial": 0, "unit": "us", "places": ["v1", "v2", "v3"], "base": "v1", "head": "v3", "cases": {CASE: {...}}}
-#
-# `places` is the row in its order and stands in the first line; base and head are two of it. "machine_kind": "cpu"
-# there chooses the policy of a CPU.
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordedSearch:
-    """A row and the outcomes of a file, in its order.  kind: of the machine, "gpu" or "cpu"."""
-
-    places: Sequence[RowPlace]
-    outcomes: Sequence[TrialOutcome]
-    kind: str
-
-
-def names_its_places(path: Path) -> bool:
-    """Whether the file is a replay file that names its row: then no repository is needed.  Raises BisectError."""
-    return bool(_objects(path)[0][1].get("format") != FORMAT)
-
-
-def of_axis(path: Path, axis: Axis) -> RecordedSearch:
-    """The trials of a trial file that are of places of an axis.  Raises BisectError if there is none."""
-    file = read(path)
-    found = outcomes_of(file.trials, axis.position)
-    if not found:
-        raise BisectError(f"{path} has no trial of two of these {len(axis.places)} {axis.what}s")
-    return RecordedSearch(axis.places, found, file.trials[0].machine.kind)
-
-
-ROW = that(
-    lambda names: isinstance(names, list) and len(names) >= FEWEST and len({*map(repr, names)} - {"''"}) == len(names),
-    'a list of at least two different names, in their order: "places": ["v1", "v2", "v3"]',
-)
-CASES = that(lambda cases: isinstance(cases, dict) and cases, "an object with a case at least")
-
-
-def of_file(path: Path) -> RecordedSearch:
-    """A replay file.  Raises BisectError, which names line and value."""
-    lines = _objects(path)
-    names: Any
-    names, kind = lines[0][1].get("places"), lines[0][1].get("machine_kind", KINDS[0])
-    try:
-        one_of(*KINDS)(kind, f"{path}:1: machine_kind")
-        ROW(names, f"{path}:1: places")
-        outcomes = [_replayed(line, names, where) for where, line in lines]
-    except (Unfit, Unusable) as error:
-        raise BisectError(str(error)) from None
-    return RecordedSearch([RowPlace(str(name), str(name)) for name in names], outcomes, kind)
-
-
-def _replayed(line: Json, names: list[str], where: str) -> TrialOutcome:
-    for role in ROLES:
-        one_of(*names)(line.get(role), f"{where}: {role}")
-    base, head = (names.index(line[role]) for role in ROLES)
-    if base == head:
-        raise BisectError(f"{where}: base and head are both {names[base]!r}; two different places are compared")
-    CASES(line.get("cases"), f"{where}: cases")
-    pairs = [pair(arms, f"{where}: case {name!r:.80}") for name, arms in line["cases"].items()]
-    if any(len(times) < FEWEST_ROUNDS for times, _ in pairs):
-        raise BisectError(f"{where}: a case has a single round; a shift needs {FEWEST_ROUNDS} at least")
-    return TrialOutcome(min(base, head), max(base, head), _mean_shift(pairs, base < head))
-
-
-def _objects(path: Path) -> list[Line]:
-    """(where it stands, object) of every line, of which there is one at least."""
-    try:
-        lines = objects(path)
-    except ReplayError as error:
-        raise BisectError(str(error)) from None
-    if not lines:
-        raise BisectError(f"{path} is empty; give the --out file of a search, or a replay file")
-    return lines
 
 
 # Trials of two places, measured now: one start of the measuring program each, into one file that is the memory.

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ci.bisect.axes import Labels, RowPlace, SearchState, TrialOutcome, same_code
+from ci.bisect.search import Labels, RowPlace, SearchState, TrialOutcome, same_code
 from ci.report.words import percent, plural
 from ci.stats.bisection import SURE, Ask, Culprit, culprit
 

@@ -75,7 +75,7 @@ def ab(given: Given) -> int:
     """
     rules = policy.load(given.policy_file)
     if given.replay:  # by the same code as live ones
-        recording = replay.opened(given.replay)
+        recording = replay.read(given.replay)
         judgement = judge(recording.comparisons, rules)
         return shown(judgement, recording.trials, recording.rejected, given.as_json, title="recorded trials")
     request = _program(given)

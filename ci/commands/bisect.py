@@ -15,21 +15,9 @@ import click
 from ci import programs
 from ci.bars import bar
 from ci.bisect import axes, outcomes, show
-from ci.bisect.axes import (
-    FEWEST,
-    Axis,
-    BisectError,
-    KnobAxis,
-    Labels,
-    PythonAxis,
-    RowPlace,
-    SearchRules,
-    SearchState,
-    TrialOutcome,
-    settings_of,
-)
+from ci.bisect.axes import FEWEST, Axis, KnobAxis, PythonAxis, settings_of
 from ci.bisect.outcomes import LiveTrials
-from ci.bisect.search import expected_trials, replayed, search, state_of
+from ci.bisect.search import BisectError, RowPlace, SearchRules, SearchState, expected_trials, search, state_of
 from ci.commands.common.measuring import here
 from ci.commands.common.outcome import WHY, explained_commit
 from ci.git.repository import Repository
@@ -39,7 +27,6 @@ from ci.history.types import EventKind
 from ci.judging import policy
 from ci.judging.reach import file_labels
 from ci.options import (
-    ANY,
     DRY_RUN,
     JSON,
     NO_VERDICT,
@@ -80,9 +67,6 @@ cases took 4.3 s on an H200 (2026-11-22); here the program and its fork server a
 LEAST = 1e-4
 """Smallest step that can be asked for: a trial of 40 rounds repeats to 0.1 % at best, so that less takes hundreds."""
 
-ONWARD = "it takes more trials than the file has"
-"""What to do about a recorded search that is not decided."""
-
 AXES = ("commits", "knob", "triton", "env")
 
 EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
@@ -98,7 +82,6 @@ EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
 @TIMED
 @option("--trials -> most", "Most to spend.", click.IntRange(1, 1000), default=60)
 @option("--smallest SHARE", "Least step looked for, such as 0.01 (policy).", click.FloatRange(LEAST, 1.0))
-@option("--replay -> recording", "Take recorded trials; measure nothing.", ANY)
 @option("--program NAME", "A benchmark program of ridgeline.toml in place of operators.", heading=RARE)
 @POLICY
 @OUT
@@ -121,8 +104,7 @@ def bisect(given: Given) -> int:
     Exit code 0: answered (found, or there is no step); 2: the trials did not suffice; 3: usage or infrastructure.
     1 is not used: a search that finds a regression did its work.
     """
-    recording = given.recording
-    if not (recording or given.dry_run):
+    if not given.dry_run:
         wait_for_turn()
     ratio: float | None = None
     ends, planned = given.ends, _planned(given)
@@ -131,26 +113,14 @@ def bisect(given: Given) -> int:
     request, thresholds = _program(given, planned), policy.load(given.policy_file)
     if request:
         planned = dataclasses.replace(planned, kernels=(request.name,), rounds=given.rounds or policy.PROGRAM_ROUNDS)
-    lead = functools.partial(_rules, thresholds, planned.kernels, given.most, given.smallest)
-    recorded: outcomes.RecordedSearch | None = None
-    row: Axis | None = None
-    what = "place"
-    if recording and outcomes.names_its_places(recording):
-        recorded = outcomes.of_file(recording)
-    elif not (planned.cases or planned.kernels):
+    if not (planned.cases or planned.kernels):
         raise click.UsageError(
             "say what became slower: --case KERNEL/CASE, --kernel NAME, --program NAME, or --event ID"
         )
-    else:
-        row = _axis(given.axis, ends, planned, request)
-        recorded, what = outcomes.of_axis(recording, row) if recording else None, row.what
-    if recorded:
-        known = row.known if row else [None] * len(recorded.places)
-        rules = lead(recorded.kind)
-        last = print_result(recorded.places, known, rules, recorded.outcomes, what, given.as_json)
-        return PASS if last.answer else NO_VERDICT
-    assert row
-    file, rules = given.out or _file(given.axis, row, planned), lead(machine_kind() + policy.PROGRAM * bool(request))
+    row = _axis(given.axis, ends, planned, request)
+    kind = machine_kind() + policy.PROGRAM * bool(request)
+    rules = _rules(thresholds, planned.kernels, given.most, given.smallest, kind)
+    file = given.out or _file(given.axis, row, planned)
     if given.dry_run:
         return print_plan(row, rules, file, ratio, given)
     measuring = request.measure if request else measure
@@ -203,7 +173,7 @@ def _program(given: Given, planned: MeasurePlan) -> ProgramRequest | None:
     settings = project.around(Path.cwd())
     declared = {table["name"] for table in settings.programs}
     name = given.program or next((kernel for kernel in planned.kernels if kernel in declared), None)
-    if not name or given.recording:
+    if not name:
         return None
     if set(planned.kernels) - {name}:
         raise click.UsageError(f"--kernel {planned.kernels[0]} is no case of the program {name}")
@@ -284,9 +254,13 @@ def searched_live(
     if before:
         console.print(f"going on with the {len(before)} trials of {file}")
     tell = functools.partial(show.progress, places=axis.places, what=axis.what, console=console)
-    ended = search(axis.places, axis.known, rules, live, before, tell)
+    states = search(axis.places, axis.known, rules, live, before, tell)
     console.print(f"the trials are in {file}")
-    return print_result(axis.places, axis.known, rules, ended.outcomes, axis.what, as_json, file)
+    if as_json:
+        print_json(show.document(states, axis.places, axis.what))
+    else:
+        show.result(states[-1], axis.places, axis.what, f"`{again(trials=2 * rules.most)}` goes on", out_console())
+    return states[-1]
 
 
 def neighbours(found: SearchAnswer | None, places: Sequence[RowPlace]) -> tuple[str, str] | None:
@@ -310,25 +284,6 @@ def _explain(good: str, bad: str, planned: MeasurePlan, file: Path, given: Given
 
 MOST_LINES = 12
 """Things that were put back that are listed."""
-
-
-def print_result(
-    places: Sequence[RowPlace],
-    known: Labels,
-    rules: SearchRules,
-    outcomes: Sequence[TrialOutcome],
-    what: str,
-    as_json: bool,
-    file: Path | None = None,
-) -> SearchState:
-    """Print what the trials come to in their order; the last state.  file: of a search that more trials go on with."""
-    states = replayed(places, known, rules, outcomes)
-    onward = ONWARD if file is None else f"`{again(trials=2 * rules.most)}` goes on"
-    if as_json:
-        print_json(show.document(states, places, what))
-    else:
-        show.result(states[-1], places, what, onward, out_console())
-    return states[-1]
 
 
 def print_plan(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, given: Given) -> int:

@@ -190,6 +190,7 @@ def summary(metrics: Metrics) -> str:
     """128 VGPRs, 0 spilled, 32768 B LDS, 4 waves per SIMD (registers allow 4, LDS 5), stores 16 B per lane, hot loop
     of 70 instructions, 46 % of them matrix ones"""
     remote, stores, loop = metrics.bytes_per_remote_store, metrics.bytes_per_store, metrics.loop
+    share = f"{100 * loop.matrix_share:.0f} % of them matrix ones" if loop else ""
     allowed = f"registers allow {metrics.occupancy_by_registers}, LDS {metrics.occupancy_by_lds}"
     parts = [
         f"{metrics.lane_registers} {'VGPRs' if metrics.is_amd else 'registers'}",
@@ -200,6 +201,6 @@ def summary(metrics: Metrics) -> str:
         f"remote stores {remote:g} B per lane" if remote else "",
         f"{metrics.remote_store_drains} drains of them" if metrics.remote_store_drains else "",
         f"stores {stores:g} B per lane" if stores else "",
-        f"hot loop of {loop.instructions} instructions, {100 * loop.matrix_share:.0f} % of them matrix ones" if loop else "",
+        f"hot loop of {loop.instructions} instructions, {share}" if loop else "",
     ]
     return ", ".join(filter(None, parts))

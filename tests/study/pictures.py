@@ -36,7 +36,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 def verdict(root: Path) -> str:
     """What `ridgeline ab --replay` prints about REPLAY, as an SVG that asks for no font of the network."""
-    report = model.report_of(judge(replay.read(root / REPLAY), policy.load()), [], title="recorded trials")
+    recorded = replay.read(root / REPLAY).comparisons
+    report = model.report_of(judge(recorded, policy.load()), [], title="recorded trials")
     console = Console(file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, highlight=False, _environ={})
     console.print(f"$ ridgeline ab --replay {REPLAY}", style="dim")
     terminal.show(report, console)

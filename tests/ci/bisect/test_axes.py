@@ -12,20 +12,9 @@ import pytest
 from rich.console import Console
 
 from ci import harness
-from ci.bisect.axes import (
-    OTHER_CAUSE,
-    Axis,
-    BisectError,
-    KnobAxis,
-    PythonAxis,
-    SearchRules,
-    commit_axis,
-    same_code,
-    settings_of,
-    weights,
-)
+from ci.bisect.axes import Axis, KnobAxis, PythonAxis, commit_axis, settings_of
 from ci.bisect.outcomes import LiveTrials
-from ci.bisect.search import search
+from ci.bisect.search import OTHER_CAUSE, BisectError, SearchRules, same_code, search, weights
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
 from ci.judging.live import Interrupted
@@ -63,7 +52,7 @@ def slow_where(bad):
 
 def searched(axis: Axis, measuring, out: Path):
     live = LiveTrials(axis, MeasurePlan(kernels=("gemm",)), out, QUIET, measuring)
-    return search(axis.places, axis.known, SearchRules(), live, live.before())
+    return search(axis.places, axis.known, SearchRules(), live, live.before())[-1]
 
 
 def test_the_knob_that_matters_is_found(tmp_path) -> None:

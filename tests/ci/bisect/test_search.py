@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from ci.bisect import search as searching
 from ci.bisect import show
-from ci.bisect.axes import BisectError, RowPlace, SearchRules, SearchState, TrialOutcome
-from ci.bisect.search import replayed, search, state_of
+from ci.bisect.search import BisectError, RowPlace, SearchRules, SearchState, TrialOutcome
 
 RULES = SearchRules(smallest=0.003, noise=0.003, most=60)
 ROW = [RowPlace(f"{n:040x}", f"c{n}", f"change {n}") for n in range(41)]
@@ -36,6 +36,11 @@ class MadeTrials:
         shift = sum(size for place, size in self.steps.items() if low < place <= high) + self.sd * self.rng.normal()
         told = {place: self.labels[place] for place in (low, high)} if self.labels else {}
         return TrialOutcome(low, high, shift, labels=told, seconds=10.0)
+
+
+def search(*asked, **more) -> SearchState:
+    """The last state of a search."""
+    return searching.search(*asked, **more)[-1]
 
 
 def found(state: SearchState) -> list[tuple[int, int]]:
@@ -106,19 +111,20 @@ def test_labels_of_trials_join_classes() -> None:
     assert known.trials <= search(ROW, files, RULES, MadeTrials({23: 0.01})).trials
 
 
-def test_replayed_trials_lead_to_the_same_states() -> None:
+def test_the_states_of_an_earlier_call_are_given_again_and_not_told() -> None:
     told: list[SearchState] = []
-    ended = search(ROW, UNKNOWN, RULES, MadeTrials({23: 0.01}), tell=told.append)
-    states = replayed(ROW, UNKNOWN, RULES, ended.outcomes)
-    assert [one.then for one in states] == [one.then for one in told[1:]]
-    assert replayed(ROW, UNKNOWN, RULES, [])[0].then == state_of(ROW, UNKNOWN, RULES, []).then
+    states = searching.search(ROW, UNKNOWN, RULES, MadeTrials({23: 0.01}), tell=told.append)
+    assert told == states
+    again = searching.search(ROW, UNKNOWN, RULES, MadeTrials({}), states[-1].outcomes, told.append)
+    assert [one.then for one in again] == [one.then for one in states]
+    assert len(told) == len(states) + 1
 
 
 @pytest.mark.slow
 def test_what_is_suspected_adds_up_to_certainty() -> None:
     for steps in ({12: 0.012, 30: 0.009}, {23: 0.01}, {}):
         trials = MadeTrials(steps)
-        for state in replayed(ROW, UNKNOWN, RULES, search(ROW, UNKNOWN, RULES, trials).outcomes):
+        for state in searching.search(ROW, UNKNOWN, RULES, trials)[1:]:
             assert state.belief
             assert state.belief.none + state.belief.changes.sum() == pytest.approx(1.0)
             cells = list(show.suspects_table(state, ROW, "commit").columns[0].cells)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +89,3 @@ def line(base: str, head: str, ratio: float, number: int = 0, failed: str = "", 
     declared = made_trials.declaration(more.get("kernel", "gemm"))
     trees = {role: made_trials.tree(commit, declared=declared) for role, commit in (("base", base), ("head", head))}
     return made_trials.paired({"m16": {"triton": arms}}, number, trees=trees, **more)
-
-
-def replay_lines(names: Sequence[str], pairs: Sequence[tuple[str, str, float]]) -> list[dict[str, Any]]:
-    """Lines of a replay file that names its row."""
-    return [
-        {"trial": n, "unit": "us", "places": list(names), "base": base, "head": head,
-         "cases": {"gemm/triton/m16": {"base": [1.0] * 8, "head": [ratio] * 8}}}
-        for n, (base, head, ratio) in enumerate(pairs)
-    ]  # fmt: skip

@@ -119,10 +119,10 @@ def replays() -> Iterator[tuple[str, Any]]:
                         for line in lines
                     )
                 )
-                yield f"h200/gpu{gpu}/{arm}", judge(replay.read(file), rules)
+                yield f"h200/gpu{gpu}/{arm}", judge(replay.read(file).comparisons, rules)
     for file in (RECORDINGS / "examples" / "one_percent.jsonl", *sorted((RECORDINGS / "h200_gemm_pr").glob("*.gz"))):
         name = file.name.partition(".")[0]
-        read = replay.read(file)
+        read = replay.read(file).comparisons
         yield name, judge(read, rules)
         yield f"{name}, by time", judge([dataclasses.replace(c, same_code=None) for c in read], rules)
 

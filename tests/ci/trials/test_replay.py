@@ -33,8 +33,12 @@ def write(path: Path, lines, tail: str = "") -> Path:
     return path
 
 
+def compared(path):
+    return replay.read(path).comparisons
+
+
 def verdicts(path):
-    judgement = judge(replay.read(path), POLICY)
+    judgement = judge(compared(path), POLICY)
     return judgement, {c.case: c for c in judgement.cases}
 
 
@@ -44,20 +48,20 @@ def file(tmp_path):
 
 
 def test_reads_seconds_and_pairs_by_round(file):
-    [found] = replay.read(write(file, [line(0, "ms", a={"base": [1.0, 2.0], "head": [3, 4.5], "same": [9, 9]})]))
+    [found] = compared(write(file, [line(0, "ms", a={"base": [1.0, 2.0], "head": [3, 4.5], "same": [9, 9]})]))
     np.testing.assert_allclose(found.trials[0].base, [1e-3, 2e-3])
     np.testing.assert_allclose(found.trials[0].head, [3e-3, 4.5e-3])
     assert (found.case, found.kernel, found.backend) == ("a", "a", "")
 
 
 def test_case_names_of_our_own_trials_are_taken_apart(file):
-    [found] = replay.read(write(file, [line(0, **{"gemm/triton/m64": {"base": [1.0], "head": [1.0]}})]))
+    [found] = compared(write(file, [line(0, **{"gemm/triton/m64": {"base": [1.0], "head": [1.0]}})]))
     assert (found.kernel, found.backend) == ("gemm", "triton")
 
 
 def test_the_given_recordings_are_judged_once_their_arm_is_named(tmp_path):
     source = Path(__file__).parents[2] / "recordings" / "h200" / "ab_trials_gpu0.jsonl.gz"
-    assert {c.head_status for c in replay.read(source)} == {Status.MISSING}
+    assert {c.head_status for c in compared(source)} == {Status.MISSING}
     judgement, cases = verdicts(source)
     assert judgement.verdict.exit_code == 2
     assert "there are: base, head1, head2, head3, head6, same" in cases["copy"].evidence[0]
@@ -75,19 +79,19 @@ def test_json_has_what_is_promised_and_no_nan(file):
 
 
 BAD_CASES = {
-    "unequal lengths": ({"base": [1.0] * 40, "head": [1.0] * 39}, "base has 40 samples and head 39"),
-    "NaN": ({"base": [float("nan")] * 40, "head": [1.0] * 40}, "sample 0 is nan; allowed: a finite number above 0"),
-    "infinite": ({"base": [1.0] * 40, "head": [1.0] * 39 + [float("inf")]}, "head sample 39 is inf"),
+    "unequal lengths": ({"base": [1.0] * 40, "head": [1.0] * 39}, "samples of base and head is [40, 39]; allowed"),
+    "NaN": ({"base": [float("nan")] * 40, "head": [1.0] * 40}, "sample 0 is NaN; allowed: a finite number above 0"),
+    "infinite": ({"base": [1.0] * 40, "head": [1.0] * 39 + [float("inf")]}, "head sample 39 is Infinity"),
     "zero": ({"base": [1.0] * 40, "head": [1.0, 0.0] + [1.0] * 38}, "head sample 1 is 0.0"),
     "negative": ({"base": [-1.0] * 40, "head": [1.0] * 40}, "base sample 0 is -1.0"),
-    "text": ({"base": ["1.0"] * 40, "head": [1.0] * 40}, "base sample 0 is '1.0'"),
-    "null": ({"base": [None] * 40, "head": [1.0] * 40}, "base sample 0 is None"),
-    "true": ({"base": [True] * 40, "head": [1.0] * 40}, "base sample 0 is True"),
+    "text": ({"base": ["1.0"] * 40, "head": [1.0] * 40}, 'base sample 0 is "1.0"'),
+    "null": ({"base": [None] * 40, "head": [1.0] * 40}, "base sample 0 is null"),
+    "true": ({"base": [True] * 40, "head": [1.0] * 40}, "base sample 0 is true"),
     "huge integer": ({"base": [10**400] * 40, "head": [1.0] * 40}, "base sample 0 is 1000"),
     "nested": ({"base": [[1.0]] * 40, "head": [1.0] * 40}, "base sample 0 is [1.0]"),
     "empty": ({"base": [], "head": []}, "base is []; allowed: a list of times"),
     "a number": ({"base": 1.0, "head": 1.0}, "base is 1.0; allowed: a list of times"),
-    "no object": ([1.0, 2.0], "is no object of arms"),
+    "no object": ([1.0, 2.0], "the case is [1.0, 2.0]; allowed: an object of arms"),
 }
 
 
@@ -155,13 +159,13 @@ def test_nothing_measured_is_no_pass(file, content):
 
 def test_mixed_units_are_refused(file):
     with pytest.raises(replay.ReplayError, match=r"trials\.jsonl:2: unit 'ms', but the lines before have 'us'"):
-        replay.read(write(file, [line(0), line(1, "ms")]))
+        compared(write(file, [line(0), line(1, "ms")]))
 
 
 @pytest.mark.parametrize("unit", ["furlong", None, 7, ["us"]])
 def test_unknown_units_name_the_known_ones(file, unit):
     with pytest.raises(replay.ReplayError, match=r":1: unit .*; allowed: s, ms, us, µs, ns"):
-        replay.read(write(file, [line(0, unit)]))
+        compared(write(file, [line(0, unit)]))
 
 
 BROKEN_LINES = {
@@ -181,7 +185,7 @@ BROKEN_LINES = {
 def test_a_line_that_is_no_trial_is_an_error_that_names_it(file, text):
     write(file, [line(0)], text + json.dumps(line(1)) + "\n")
     with pytest.raises(replay.ReplayError, match=r"trials\.jsonl:2: "):
-        replay.read(file)
+        compared(file)
 
 
 def test_a_torn_last_line_is_left_out_with_a_warning(file):
@@ -195,24 +199,24 @@ def test_a_gzip_that_ends_early_keeps_what_there_is(file):
     packed = file.with_suffix(".gz")
     whole = gzip.compress(write(file, [line(i) for i in range(30)]).read_bytes())
     packed.write_bytes(whole[: len(whole) // 2])
-    [found] = replay.read(packed)
+    [found] = compared(packed)
     assert 3 <= len(found.trials) < 30
     assert any("the gzip file ends early" in w for w in found.warnings)
     packed.write_bytes(b"\x1f\x8bnonsense")
     with pytest.raises(replay.ReplayError, match="damaged gzip file"):
-        replay.read(packed)
+        compared(packed)
 
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(replay.ReplayError, match=r"nowhere\.jsonl: cannot be read"):
-        replay.read(tmp_path / "nowhere.jsonl")
+        compared(tmp_path / "nowhere.jsonl")
     with pytest.raises(replay.ReplayError, match="cannot be read"):
-        replay.read(tmp_path)
+        compared(tmp_path)
 
 
 def test_the_same_trial_twice_counts_once(file):
     lines = [line(i) for i in range(4)]
-    [found] = replay.read(write(file, [*lines, {**lines[1], "trial": 9}]))
+    [found] = compared(write(file, [*lines, {**lines[1], "trial": 9}]))
     assert len(found.trials) == 4
     assert "trials.jsonl:5: repeats the samples of" in found.warnings[0]
 
@@ -229,7 +233,7 @@ def paired(number, arms=None, **trees):
 
 
 def test_trial_files_give_one_comparison_per_backend_with_the_baseline_as_control(file):
-    [found] = replay.read(made.write(file, *(paired(i) for i in range(4))))
+    [found] = compared(made.write(file, *(paired(i) for i in range(4))))
     assert (found.case, found.kernel, found.backend, found.baseline) == ("gemm/triton/m16", "gemm", "triton", "blas")
     assert len(found.trials) == 4
     np.testing.assert_allclose(found.trials[0].baseline_head, made.TIMES)
@@ -240,13 +244,13 @@ def test_a_baseline_of_more_rounds_is_no_control(file):
     """Its rounds would be paired with other rounds of ours."""
     longer = made.ok([*made.TIMES, 1e-3])
     arms = {"m16": {"triton": (made.ok(), made.ok()), "blas": (longer, longer)}}
-    [found] = replay.read(made.write(file, *(made.paired(arms, i) for i in range(4))))
+    [found] = compared(made.write(file, *(made.paired(arms, i) for i in range(4))))
     assert [one.baseline_base for one in found.trials] == [None] * 4
 
 
 def test_another_environment_makes_the_baseline_a_comparison_of_its_own(file):
     other = made.tree(environment={**made.ENVIRONMENT, "triton": "3.7.0"})
-    found = replay.read(made.write(file, *(paired(i, head=other) for i in range(4))))
+    found = compared(made.write(file, *(paired(i, head=other) for i in range(4))))
     assert {c.backend: c.baseline for c in found} == {"triton": None, "blas": None}
 
 
@@ -279,12 +283,12 @@ def test_one_wrong_trial_of_many_is_broken(file):
 
 
 def test_a_case_that_neither_tree_can_run_is_not_compared(file):
-    assert replay.read(made.write(file, paired(0, [made.failed("unsupported")] * 2))) == []
+    assert compared(made.write(file, paired(0, [made.failed("unsupported")] * 2))) == []
 
 
 def test_a_base_that_does_not_import_says_why(file):
     gone = {**made.tree(made.BASE, broken=[{"module": "kernels.gemm", "reason": "SyntaxError"}]), "declaration": None}
-    [found] = replay.read(made.write(file, *(paired(i, (None, made.ok()), base=gone) for i in range(4))))
+    [found] = compared(made.write(file, *(paired(i, (None, made.ok()), base=gone) for i in range(4))))
     assert found.base_status is Status.UNIMPORTED
     assert found.base_why == "kernels.gemm: SyntaxError"
 
@@ -329,18 +333,18 @@ def test_equal_code_is_equal_hashes_and_knobs_or_equal_files_where_no_code_objec
     )
     head["environment"] = {**head["environment"], "triton": triton}
     arms = [{**made.ok(), "code_hash": code, "knobs": own} for code, own in zip(hashes, knobs, strict=True)]
-    [found] = replay.read(made.write(file, paired(0, arms, base=base, head=head)))
+    [found] = compared(made.write(file, paired(0, arms, base=base, head=head)))
     assert found.same_code is same
 
 
 def test_a_file_of_one_tree_has_nothing_to_compare(file):
-    assert replay.read(made.write(file, made.trial())) == []
+    assert compared(made.write(file, made.trial())) == []
 
 
 def test_a_foreign_line_in_a_trial_file_is_named_and_the_others_count(file):
     made.write(file, paired(0))
     file.write_text(file.read_text() + '{"format": "else"}\n' + json.dumps(paired(1)) + "\n")
-    recording = replay.opened(file)
+    recording = replay.read(file)
     assert [(one.number, one.fault) for one in recording.rejected] == [(2, "not a trial")]
     assert len(recording.trials) == 2
     assert all(any(f"{file}:2: not a trial" in w for w in c.warnings) for c in recording.comparisons)
@@ -349,4 +353,4 @@ def test_a_foreign_line_in_a_trial_file_is_named_and_the_others_count(file):
 def test_a_trial_file_without_a_sound_line_is_an_error(file):
     made.write(file, {**paired(0), "cases": []})
     with pytest.raises(replay.ReplayError, match=r"trials\.jsonl:1: not a trial: cases is \[\]"):
-        replay.read(file)
+        compared(file)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ci.bisect.axes import RowPlace
+from ci.bisect.search import RowPlace
 from ci.commands.bisect import neighbours
 from ci.commands.common import outcome as why
 from ci.commands.common.outcome import hand_over
