@@ -142,7 +142,7 @@ HEAD = "344de583" + "0" * 32
 @leg.WHERE
 @option("--out", "File for the trials that fit.", NewFile(), required=True)
 def sift(given: Given) -> int:
-    """Keep the trials that fit their run: commit, pool, moment; say which do not.  Exit code 3 if any was left out.
+    """Keep the trials that fit their run: commit and pool; say which do not.  Exit code 3 if any was left out.
 
     FILES are trial files, or folders of them, from a machine that is not trusted.
     """
@@ -150,7 +150,7 @@ def sift(given: Given) -> int:
     expected = leg.expected_alone(given, Repository(Path.cwd()))
     found = claims.sift([trial for file in handed for trial in file.trials], expected)
     replace(given.out, "".join(f"{trial.text}\n" for trial in found.trials))
-    left_out = [*rejected(handed), *map(str, found.refused), *found.gaps]
+    left_out = [*rejected(handed), *map(str, found.refused)]
     for sentence in left_out:
         click.echo(f"left out: {plain(sentence, 2000)}", err=True)
     click.echo(f"{len(found.trials)} trials fit the run, {len(found.refused)} do not")

@@ -17,7 +17,6 @@ from benchmarks.shapes import Unfit, record, that, whole
 from ci.calling import INSTALLED
 from ci.github.client import GitHub, GitHubError
 from ci.github.comment import write_comment
-from ci.judging.claims import is_called
 
 LARGEST = 5_000_000
 """Bytes of an event; a comment has at most 65,536 characters."""
@@ -148,7 +147,7 @@ def machine_took_job(
         states = {
             listed.get("status")
             for listed in github.items(f"actions/runs/{run}/jobs", "jobs")
-            if is_called(str(listed.get("name")), job)
+            if f" / {listed.get('name')}".endswith(f" / {job}")  # that of a called workflow has its callers' before it
         }
         if states & {"in_progress", "completed"}:
             return True

@@ -18,10 +18,10 @@ from ci.isa import check as isa_check
 from ci.isa import compiled
 from ci.isa.compiled import CompiledTree, IsaError
 from ci.judging import claims, reach
-from ci.judging.claims import Expected, MeasuringJob, TrustedOutcome, decided
+from ci.judging.claims import Expected, TrustedOutcome, decided
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement, Verdict
-from ci.options import FILE, Given, option, together
+from ci.options import Given, option, together
 from ci.pools import file as pools_file
 from ci.pools.file import NO_GPU, Pool
 from ci.records.ledger import CAUSES, Explanation
@@ -37,10 +37,8 @@ from kernels.project import ProjectError
 WHERE = together(
     option("--pool NAME", "The pool that measured; hosted: GitHub's own CPUs."),
     option("--gpus N", "GPUs it was given (default: any of its sizes).", click.IntRange(0)),
-    option("--run", "The platform's list of the run's jobs, as JSON.", FILE),
-    option("--job NAME", "Which of them measured (default: the only one).", default=""),
 )
-"""Where trials were measured, in the platform's and our own words."""
+"""Where trials were measured."""
 
 HOSTED = Pool("hosted", NO_GPU, (0,))
 """GitHub's own machines, where a pull request's tests and its `ridgeline check` run: CPUs."""
@@ -60,20 +58,18 @@ def judged(given: Given, repository: Repository, policy: Policy) -> Report:
     # Bring the objects of a commit that is not here, such as one of a fork; nothing of it is checked out or run.
     if git_or_none(repository.root, "cat-file", "-e", f"{head}^{{commit}}") is None:
         succeeds(repository.root, "fetch", "--quiet", "--no-tags", "origin", head)
-    job = _job(given)
     base = given.base_commit or repository.merge_base("HEAD", head)
     if not base:
         raise LegError(f"where {head[:8]} left this branch is not known here; --base names the commit (40 hex digits)")
-    expected = _expected(given, base, job, repository)
+    expected = _expected(given, base, repository)
     with contextlib.suppress(GitError, ProjectError):  # what differs is not known either then, which is said
         policy = dataclasses.replace(policy, renamed=reach.renamed_in(repository.root, head))
     handed = handed_over(given.files)
     if handed or not expected.reached:
         outcome = decided(handed, expected, policy, "pr")
     else:
-        why = (
-            job.why_nothing(given.pool) if job else f"nothing was measured: pool {given.pool} handed over no trial file"
-        )
+        no_file = f"pool {given.pool} handed over no trial file"
+        why = f"nothing was measured: {no_file}; the page of the run says how its job ended"
         outcome = TrustedOutcome(Judgement(Verdict.CANNOT_TELL, why))
     if given.code and given.code.is_dir():  # else the kernels are the same files, or nothing got so far
         outcome = dataclasses.replace(outcome, judgement=_with_code(outcome.judgement, given.code, policy.renamed))
@@ -144,17 +140,13 @@ def expected_alone(given: Given, repository: Repository) -> Expected:
 
     given: of `ci sift`.
     """
-    expected = _expected(given, given.head_commit, _job(given), repository)
+    expected = _expected(given, given.head_commit, repository)
     names = tuple(one.name for one in programs.declared_programs(project.around(repository.root)))
     past = frozenset(on_main(repository.root) or ())
     return dataclasses.replace(expected, same_kernels=True, past=past, programs=names)
 
 
-def _job(given: Given) -> MeasuringJob | None:
-    return claims.read(given.run, given.job) if given.run else None
-
-
-def _expected(given: Given, base: str, job: MeasuringJob | None, repository: Repository) -> Expected:
+def _expected(given: Given, base: str, repository: Repository) -> Expected:
     if not given.pool:
         raise LegError("--pool NAME is missing: it says which GPU the trials must be of")
     pool = HOSTED if given.pool == HOSTED.name else pools_file.load().pool(given.pool)
@@ -171,7 +163,6 @@ def _expected(given: Given, base: str, job: MeasuringJob | None, repository: Rep
         base,
         None if pool.gpu == NO_GPU else pool.gpu,
         counts,
-        job.window_ms if job else (None, None),
         found.nothing,
         () if found.nothing else found.same,
         not (found.nothing and found.same) or bool(reached),

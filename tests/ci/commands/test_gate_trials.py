@@ -179,38 +179,7 @@ def test_a_cause_of_another_run_is_none_and_changes_no_verdict(scene: Scene, cha
     assert scene.report.explanations == ()
 
 
-# ---- the platform's word ---------------------------------------------------------------------------------------------
-
-
-def run_file(scene: Scene, **job: Any) -> tuple[str, ...]:
-    told = {"name": "h200-1 / Measure", "status": "completed", "runner_name": "node-7", "conclusion": "success", **job}
-    (scene.clone / "run.json").write_text(json.dumps({"total_count": 1, "jobs": [told, {"name": "other"}]}))
-    return "--run", "run.json", "--job", "h200-1 / Measure"
-
-
-def test_trials_of_an_earlier_run_are_no_verdict(scene: Scene) -> None:
-    scene.measured()
-    now = run_file(scene, started_at="2026-11-22T12:00:00Z", completed_at="2026-11-22T13:00:00Z")
-    assert scene.gate(*now).exit_code == 2
-    assert "before its run" in (scene.clone / "out.md").read_text()
-    then = run_file(scene, started_at="2026-11-20T12:00:00Z", completed_at="2026-11-20T13:00:00Z")
-    assert scene.gate(*then).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("job", "why"),
-    [
-        ({"runner_name": None, "status": "queued", "conclusion": None}, "absent: no machine of pool h200"),
-        ({"conclusion": "failure", "steps": [{"name": "Set up", "conclusion": "failure"}]}, "at its step 'Set up'"),
-        ({"conclusion": "cancelled"}, "it ended as cancelled"),
-    ],
-)
-def test_a_leg_without_trials_says_why(scene: Scene, job: dict[str, Any], why: str) -> None:
-    assert scene.gate(*run_file(scene, **job)).exit_code == 2
-    assert why in scene.report.judgement.why
-
-
-def test_a_leg_without_a_word_of_the_platform_is_told_too(scene: Scene) -> None:
+def test_a_leg_without_trials_is_told(scene: Scene) -> None:
     assert scene.gate().exit_code == 2
     assert "handed over no trial file" in scene.report.judgement.why
 
@@ -281,7 +250,6 @@ def test_no_compiled_code_changes_nothing(scene: Scene) -> None:
         ("gate --trials t.jsonl --pool nosuch " + BOTH, "no pool 'nosuch'"),
         ("gate --trials t.jsonl --pool h200 --gpus 3 " + BOTH, "not 3"),
         ("gate --trials t.jsonl --pool h200 --head " + ONE, "left this branch is not known"),
-        ("gate --trials t --pool h200 --run r --head " + ONE, "r cannot be read"),
         ("gate --trials t --pool h200 --declared kernels/a " + BOTH, "is no list of declarations"),
         ("gate", "BASE and HEAD are missing"),
     ],
@@ -290,10 +258,3 @@ def test_what_was_asked_wrongly_leaves_with_3(scene: Scene, arguments: str, said
     done = ridgeline(*arguments.split())
     assert done.exit_code == 3, done.output
     assert said in done.output
-
-
-def test_a_run_file_without_the_job_names_those_it_has(scene: Scene) -> None:
-    run_file(scene)
-    done = ridgeline(*GATE.split(), "--head", scene.head, "--run", "run.json", "--job", "x")
-    assert done.exit_code == 3
-    assert "'h200-1 / Measure', 'other'" in done.output

@@ -22,14 +22,12 @@ from tests.ci import made_trials as made
 from tests.ci.judging.test_live import Player, play
 
 RANDOM = np.random.default_rng(7)
-START, END = 1_795_176_000_000, 1_795_179_600_000
-"""The hour of 2026-11-20 in which the made trials lie, 12:00 to 13:00 UTC, in ms since 1970."""
 
 Line = dict[str, Any]
 
 
 def expected(**changes: Any) -> Expected:
-    given: Line = {"product": "H200 SXM", "counts": (2,), "window_ms": (START, END), **changes}
+    given: Line = {"product": "H200 SXM", "counts": (2,), **changes}
     return Expected(made.HEAD, made.BASE, given.pop("product"), **given)
 
 
@@ -70,9 +68,6 @@ def without_base(line: Line) -> None:
     line["cases"]["m16"]["arms"] = {k: v for k, v in line["cases"]["m16"]["arms"].items() if k.startswith("head")}
 
 
-SECONDS = "cases m16 arms head/triton seconds"
-FAST = [1e-7 + i * 1e-10 for i in range(8)]
-
 LIES = [
     ("trees head commit", "c" * 40, "says its head is cccc"),
     ("trees base commit", "c" * 40, "says its base is cccc"),
@@ -82,13 +77,8 @@ LIES = [
     ("trees head dirty", True, "uncommitted changes"),
     ("machine market_name", "MI300X", "ran on MI300X; the pool has H200 SXM"),
     ("machine market_name", None, "the pool has H200 SXM"),
-    ("machine arch", "gfx942", "is of gfx942"),
     ("machine kind", "cpu", "the pool has H200 SXM"),
     ("machine count", 8, "had 8 GPUs; the leg was given 2"),
-    ("started_at", "2026-11-20T11:00:00+00:00", "before its run"),
-    ("started_at", "2026-11-20T14:00:00+00:00", "after its run"),
-    ("duration_s", 5000.0, "longer than its run"),
-    (SECONDS, FAST, "TFLOPS; H200 SXM has 989"),
 ]
 """(path, what a line says there, what is said of it)."""
 
@@ -155,16 +145,6 @@ def test_a_cpu_s_caches_are_hot_so_its_digests_are_not_those_of_a_listing() -> N
     assert "other cases" in contradiction(parsed(line), dataclasses.replace(cpu, declared=shorter))
 
 
-def test_the_roof_uses_the_cost_of_our_own_tree() -> None:
-    """A host that declares a tiny cost could hide a rate that no hardware reaches."""
-    line = honest()
-    for tree in line["trees"].values():
-        tree["declaration"]["costs"]["m16"]["flops"] = 1
-    line = made.changed(line, SECONDS, FAST)
-    assert contradiction(parsed(line), expected()) == ""
-    assert "TFLOPS" in contradiction(parsed(line), expected(declared=declared(), python="3.12"))
-
-
 # ---- trials beside each other ----------------------------------------------------------------------------------------
 
 
@@ -172,12 +152,6 @@ def test_another_machine_in_one_leg_is_refused() -> None:
     other = honest(1, machine={**made.MACHINE, "name": "h200x2-ffffffff"})
     found = sift([parsed(honest()), parsed(other)], expected())
     assert "others of its leg on h200x2-1a2b3c4d" in found.refused[0]
-
-
-def test_a_trial_left_out_is_seen() -> None:
-    found = sift([parsed(honest(0)), parsed(honest(2))], expected())
-    assert found.gaps == (f"1 of 3 trials of gemm in session {'5' * 16} are not in the file",)
-    assert sift([parsed(honest(0)), parsed(honest(1))], expected()).gaps == ()
 
 
 # The judgement on a host's trials: what is refused, left out or missing makes no pass, and hides no regression.
@@ -214,7 +188,6 @@ def of_another_head(line: Line) -> Line:
             "refused: it says its head",
         ),
         (0.0, lambda lines: [*lines, {"format": "something else"}], Verdict.CANNOT_TELL, "trials.jsonl:"),
-        (0.0, lambda lines: [lines[0], *lines[2:]], Verdict.CANNOT_TELL, "are not in the file"),
     ],
 )
 def test_honest_trials_are_judged_and_whatever_does_not_fit_or_is_left_out_forbids_a_pass(
