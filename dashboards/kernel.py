@@ -416,6 +416,6 @@ def _rank(point: CodePoint) -> tuple[Any, ...]:
 
 def _code(kernel: str, case: str, rows: Sequence[Sequence[Any]]) -> Piece:
     names = sorted({row[0].split()[0] for row in rows})
-    line = f"Machine code and executed counts of {case}: {', '.join(names)}"
+    line = f"Machine code of {case}: {', '.join(names)}"
     shown = Table(f"{kernel}-{case}-code", f"machine code of {case}", CODE, rows, group="code")
     return table.fold([line], [shown.piece(filter=True)])

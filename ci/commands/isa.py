@@ -68,6 +68,8 @@ def isa(given: Given) -> int:
     """
     if given.base and given.span:
         raise click.UsageError("BASE HEAD and --range exclude each other; give one of them")
+    if given.execute and given.span:
+        raise click.UsageError("--execute counts what two commits execute; with --range leave it out")
     if given.newest and not given.span:
         raise click.UsageError("--newest belongs to --range; give for instance --range ..HEAD")
     job = IsaJob(given)
@@ -149,7 +151,7 @@ class IsaJob:
                 self._tell(f"Warning: {problem}")
             counts = f"{len(filled.known)} known already, {plural(len(filled.problems), 'problem')}."
             click.echo(f"{plural(len(filled.recorded), 'commit')} recorded in {given.results}, {counts}")
-        return filled.exit_code
+        return 0 if filled.recorded or filled.known else 2
 
     def _lenient(self, tree: Path, what: str, lenient: bool = True) -> CompiledTree:
         """A source tree, compiled; a kernel, case or backend that it does not have is not an error."""

@@ -26,9 +26,6 @@ SERIES = (
     *("vgpr", "spills", "scalar_spills", "scratch_bytes", "scratch_ops_in_loops", "lds_bytes", "empty_wave_slots"),
     *("code_bytes", "loop_instructions", "stores", "loads", "remote_stores", "subdword_remote_stores"),
     *("remote_store_drains", "heap_base_loads", "barriers", "waits"),
-    *("executed_instructions", "executed_valu", "executed_matrix_cycles", "executed_memory_requests"),
-    *("executed_memory_bytes", "executed_lds_cycles", "executed_bank_conflicts", "executed_scalar_loads"),
-    *("executed_waits", "executed_divergent_branches", "executed_idle_lanes"),
 )
 """The recorded series in the order in which they are told; of each, less is better (ci.isa.series makes them)."""
 

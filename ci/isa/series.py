@@ -13,7 +13,7 @@ import itertools
 import json
 import math
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from filelock import FileLock
 
 from ci.git.command import GitError
 from ci.git.repository import Commit, Repository
-from ci.isa.compiled import CompiledTree, CompileError, CompileStatus, Executed, IsaError, Json, Metrics, Wanted
+from ci.isa.compiled import CompiledTree, CompileError, CompileStatus, IsaError, Json, Metrics, Wanted
 from ci.isa.judge import entries_by_case
 from ci.judging.reach import NO_FILES, file_labels
 from ci.records import rows as asv_files
@@ -61,26 +61,8 @@ SERIES: dict[str, tuple[str, ValueOf]] = {
 }
 """Unit and value of each series, None where the architecture does not have it."""
 
-EXECUTED: dict[str, tuple[str, Callable[[Executed], int]]] = {
-    "executed_instructions": ("instructions", lambda c: c.total),
-    "executed_valu": ("instructions", lambda c: c.classes.get("valu", 0)),
-    "executed_matrix_cycles": ("cycles", lambda c: c.matrix_cycles),
-    "executed_memory_requests": ("requests", lambda c: c.all_requests),
-    "executed_memory_bytes": ("bytes", lambda c: 64 * sum(c.lines.values())),
-    "executed_lds_cycles": ("cycles", lambda c: c.lds_cycles),
-    "executed_bank_conflicts": ("cycles", lambda c: c.bank_conflicts),
-    "executed_scalar_loads": ("instructions", lambda c: c.classes.get("scalar_load", 0)),
-    "executed_waits": ("instructions", lambda c: c.classes.get("wait", 0)),
-    "executed_divergent_branches": ("branches", lambda c: c.divergent),
-    "executed_idle_lanes": ("lanes", lambda c: c.idle),
-}
-"""The same of what the launch of a case executes in an emulator, in the small shape that stands for it."""
-
-Rows = dict[str, list[Any]]
-"""Results in asv's format: benchmark name -> [values, params, version, start]."""
-
-Cell = tuple[str, str, str]
-"""backend, configuration, arch"""
+Track = tuple[str, list[list[str]], list[float | None]]
+"""Unit, parameters and values of a series, the values in the order of the parameters' product."""
 
 
 def asked_of(wanted: Wanted, triton: str | None) -> Json:
@@ -88,10 +70,8 @@ def asked_of(wanted: Wanted, triton: str | None) -> Json:
 
     series: what a metric meant then (SERIES_VERSION).  A record that has something else there is made again.
     """
-    chosen = {name: list(getattr(wanted, name)) for name in ("kernels", "cases", "backends")}
-    head: Json = {"arches": list(wanted.arches), "tier": wanted.tier}
-    executed: Json = {"execute": True} if wanted.execute else {}
-    return {**head, **chosen, **executed, "triton": triton, "series": SERIES_VERSION}
+    chosen = {name: list(getattr(wanted, name)) for name in ("arches", "kernels", "cases", "backends")}
+    return {**chosen, "tier": wanted.tier, "triton": triton, "series": SERIES_VERSION}
 
 
 def installed_triton() -> str | None:
@@ -107,65 +87,28 @@ def env_name(triton: str | None) -> str:
     return f"triton{str(triton).split('+')[0]}"
 
 
-def compiled_cells(tree: CompiledTree) -> dict[str, dict[Cell, Metrics | None]]:
-    """By kernel, what is declared, None where it does not compile.
+def tracks(tree: CompiledTree) -> dict[str, Track]:
+    """By benchmark name, over (backend, configuration, arch): None for what does not compile, NaN for what is not there.
 
     A configuration is a case, with a label where the case has several.
     """
-    entries = tuple(entry for entry in tree.entries if entry.status is not CompileStatus.UNSUPPORTED)
-    by_case = entries_by_case(dataclasses.replace(tree, entries=entries))
-    cells: dict[str, dict[Cell, Metrics | None]] = {}
-    for entry in entries:
-        for case in entry.cases:
-            labels = {other.label for other in by_case[entry.kernel, entry.backend, entry.arch, case]}
-            name = f"{case} [{entry.label}]" if len(labels) > 1 else case
-            own = cells.setdefault(entry.kernel, {})
-            own[entry.backend, name, entry.arch] = entry.code.metrics if entry.code else None
-    return cells
-
-
-def executed_cells(tree: CompiledTree) -> dict[str, dict[Cell, Executed | None]]:
-    """By kernel, what launches execute, None where they could not be executed."""
-    cells: dict[str, dict[Cell, Executed | None]] = {}
-    for launch in tree.executed:
-        own = {(launch.backend, case, launch.arch): launch.counts for case in launch.cases}
-        cells.setdefault(launch.kernel, {}).update(own if launch.at else {})
-    return cells
-
-
-def rows(tree: CompiledTree, started_ms: int) -> Rows:
-    """asv rows by benchmark name: null for what failed to compile, NaN for what does not exist."""
-    return {name: [values, params, SERIES_VERSION, started_ms] for name, _, params, values in _series(tree)}
-
-
-def benchmarks(tree: CompiledTree, date_ms: int) -> dict[str, dict[str, Any]]:
-    """Entries of benchmarks.json for the series of a compiled tree."""
-    about = {"type": "track", "param_names": ["backend", "configuration", "arch"]}
-    return {
-        name: {"name": name, "unit": unit, **about, "params": params, "version": SERIES_VERSION, "declared_ms": date_ms}
-        for name, unit, params, _ in _series(tree)
-    }
-
-
-def _series(tree: CompiledTree) -> Iterator[tuple[str, str, list[list[str]], list[float | None]]]:
-    """Name, unit, parameters and values of each series, the values in the order of the parameters' product."""
-    tables: tuple[tuple[Mapping[str, Any], Mapping[str, Mapping[Cell, Any]]], ...]
-    tables = ((SERIES, compiled_cells(tree)), (EXECUTED, executed_cells(tree)))
-    for series, by_kernel in tables:
-        for kernel, cells in by_kernel.items():
-            axes = [list(dict.fromkeys(axis)) for axis in zip(*cells, strict=True)]
-            params = [[repr(value) for value in axis] for axis in axes]
-            for name, (unit, value_of) in series.items():
-                values = [_value(cells, cell, value_of) for cell in itertools.product(*axes)]
-                if any(value is None or not math.isnan(value) for value in values):
-                    yield f"{kernel}.track_isa_{name}", unit, params, values
-
-
-def _value(cells: Mapping[Cell, Any], cell: tuple[str, ...], value_of: Callable[[Any], int | None]) -> float | None:
-    """NaN for what does not exist, None for what failed."""
-    counts = cells.get((cell[0], cell[1], cell[2]), math.nan)
-    value = counts if counts is None or counts is math.nan else value_of(counts)
-    return math.nan if value is None and counts is not None else value
+    compiled = tuple(entry for entry in tree.entries if entry.status is not CompileStatus.UNSUPPORTED)
+    cells: dict[str, dict[tuple[str, ...], Metrics | None]] = {}
+    for (kernel, backend, arch, case), entries in entries_by_case(dataclasses.replace(tree, entries=compiled)).items():
+        several = len({entry.label for entry in entries}) > 1
+        for entry in entries:
+            cell = backend, f"{case} [{entry.label}]" if several else case, arch
+            cells.setdefault(kernel, {})[cell] = entry.code.metrics if entry.code else None
+    found: dict[str, Track] = {}
+    for kernel, of_cell in cells.items():
+        axes = [list(dict.fromkeys(axis)) for axis in zip(*of_cell, strict=True)]
+        for name, (unit, value_of) in SERIES.items():
+            known = {cell: metrics and value_of(metrics) for cell, metrics in of_cell.items()}
+            known = {cell: value for cell, value in known.items() if value is not None or of_cell[cell] is None}
+            if known:
+                values = [known.get(cell, math.nan) for cell in itertools.product(*axes)]
+                found[f"{kernel}.track_isa_{name}"] = unit, [[*map(repr, axis)] for axis in axes], values
+    return found
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------
@@ -186,20 +129,28 @@ def record(tree: CompiledTree, commit: Commit, results_dir: Path, asked: Json | 
 
     asked: what was to be compiled; kept for :func:`is_recorded`, unknown to asv.
     """
-    path = path_of(results_dir, commit, tree.triton)
+    path, made = path_of(results_dir, commit, tree.triton), tracks(tree)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(results_dir / ".ridgeline.lock"):
-        file = _asv_file(tree, commit, _file_of(path, commit).get("results", {}), asked)
+        rows = {name: [values, params, SERIES_VERSION, commit.date_ms] for name, (_, params, values) in made.items()}
+        kept = _file_of(path, commit).get("results", {})
+        file = {**_about(tree.triton, commit), "results": dict(sorted({**kept, **rows}.items())), "asked": asked}
         replace(path, json.dumps(file, separators=(",", ":")))
         machine = {"machine": MACHINE, "kind": "compiler", "version": 1}
         replace(path.with_name("machine.json"), json.dumps(machine, indent=4))
-        grids = asv_files.merged(read_benchmarks(results_dir), benchmarks(tree, commit.date_ms))
+        about = {"type": "track", "param_names": ["backend", "configuration", "arch"]}
+        about |= {"version": SERIES_VERSION, "declared_ms": commit.date_ms}
+        own = {
+            name: {"name": name, "unit": unit, **about, "params": params} for name, (unit, params, _) in made.items()
+        }
+        grids = asv_files.merged(read_benchmarks(results_dir), own)
         replace(results_dir / "benchmarks.json", json.dumps(grids, indent=1, sort_keys=True))
     return path
 
 
-def _asv_file(tree: CompiledTree, commit: Commit, kept: Rows, asked: Json | None) -> Json:
-    env, python = env_name(tree.triton), ".".join(platform.python_version_tuple()[:2])
+def _about(triton: str | None, commit: Commit) -> Json:
+    """What an asv file says beside its results."""
+    env, python = env_name(triton), ".".join(platform.python_version_tuple()[:2])
     needs = {"triton": env.removeprefix("triton")}
     return {
         "commit_hash": commit.hash,
@@ -210,10 +161,8 @@ def _asv_file(tree: CompiledTree, commit: Commit, kept: Rows, asked: Json | None
         "requirements": needs,
         "env_vars": {},
         "result_columns": asv_files.COLUMNS,
-        "results": dict(sorted((kept | rows(tree, commit.date_ms)).items())),
         "durations": {},
         "version": asv_files.VERSION,
-        "asked": asked,
     }
 
 
@@ -241,11 +190,6 @@ class Filled:
     recorded: list[Path] = dataclasses.field(default_factory=list)
     known: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
-
-    @property
-    def exit_code(self) -> int:
-        """0 if the range has records now, 2 if nothing in it could be recorded."""
-        return 0 if self.recorded or self.known else 2
 
 
 def commits_of(repository: Repository, span: str) -> list[Commit]:
@@ -298,10 +242,8 @@ def _recorded(tree: CompiledTree, commit: Commit, results: Path, asked: Json, fi
     lost = [f"module {name} cannot be imported: {why}" for name, why in tree.broken.items()]
     filled.problems += [f"{commit.short}: {why}" for why in (*tree.failures.values(), *lost)]
     if tree.failures and not tree.entries:
-        return f"{commit.short}: {next(iter(tree.failures.values()))}"
+        return next(iter(tree.failures.values()))
     filled.recorded.append(record(tree, commit, results, None if tree.failures else asked))
-    if not tree.entries:
-        return "declares nothing to compile"
     failed = sum(entry.status in (CompileStatus.FAILED, CompileStatus.REFUSED) for entry in tree.entries)
-    doubt = f", {failed} of them {'does' if failed == 1 else 'do'} not compile" if failed else ""
-    return plural(len(tree.entries), "configuration") + doubt
+    count = plural(len(tree.entries), "configuration") if tree.entries else "declares nothing to compile"
+    return count + (f", {failed} of them not compiled" if failed else "")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 
-from ci.history import exact
-from ci.isa import series
 from ci.isa.compiled import IsaError, parse
 from ci.isa.judge import CodeVerdict, compare
 from ci.isa.rules import IsaPolicy, Rule, parse_policy
@@ -164,24 +161,6 @@ def test_a_launch_that_base_does_not_declare_is_new_and_one_that_head_does_not_i
 
 def test_a_side_that_was_not_executed_is_not_compared():
     assert len(compare(tree(), tree(launch()), IsaPolicy()).differences) == 1
-
-
-def test_series_stand_beside_those_of_the_contained_code():
-    both = tree(launch(lds_cycles=330), launch(cases=("two",), why="no"))
-    rows = series.rows(both, 0)
-    assert {name.partition(".track_isa_")[2] for name in rows} <= set(exact.SERIES)
-    assert set(series.EXECUTED) <= set(exact.SERIES)
-    values = exact.points(rows)
-    wanted = {
-        "executed_instructions": 704,
-        "executed_bank_conflicts": 10,
-        "executed_memory_bytes": 64 * 320,
-        "vgpr": 86,
-    }
-    for name, value in wanted.items():
-        assert values[exact.CodePoint("gemm", name, "triton", "one", "gfx942")] == value
-    assert values[exact.CodePoint("gemm", "executed_waits", "triton", "two", "gfx942")] is None
-    assert not any(math.isnan(value) for value in values.values() if value is not None)
 
 
 def test_the_listing_says_what_was_executed_and_what_bounds_it():
