@@ -88,7 +88,7 @@ def env_name(triton: str | None) -> str:
 
 
 def tracks(tree: CompiledTree) -> dict[str, Track]:
-    """By benchmark name, over (backend, configuration, arch): None for what does not compile, NaN for what is not there.
+    """By benchmark name, over (backend, configuration, arch): None for what does not compile, NaN for what is absent.
 
     A configuration is a case, with a label where the case has several.
     """
