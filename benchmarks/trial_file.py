@@ -97,6 +97,9 @@ FAILED = (Status.WRONG, Status.CRASH, Status.HANG, Status.ERROR)
 PROGRAM = "program"
 """The method of cases that are rows of a benchmark program."""
 
+OF_RANKS = " of ranks"
+"""Ends the method of closures of a script that several ranks run together."""
+
 WORST_FIRST = (*FAILED, Status.UNSUPPORTED, Status.SKIPPED, Status.OK, Status.UNTIMED)
 """Where the trials of an arm ended differently, the worst is reported; times of some trials are better than none."""
 

@@ -219,14 +219,16 @@ class ScriptSession(Session):
 
     @contextlib.contextmanager
     def _sides(
-        self, wanted: Sequence[str] | None, survey: Survey | None = None, only: Checkout | None = None
+        self, wanted: Sequence[str] | None, survey: Survey | None = None, only: Checkout | None = None, turn: int = 0
     ) -> Iterator[dict[str, ScriptSide]]:
         """Both scripts, or that of one side, running.  survey: by which calls that are not wanted are left out, and by
-        which ranks know their closures.
+        which ranks know their closures.  turn: of ranks, head comes first in every second.
         """
         sides: dict[str, ScriptSide] = {}
-        checkouts = [only] if only else self.checkouts
+        checkouts = [only] if only else list(self.checkouts)
         cores = fingerprint.cores()
+        if self._ranks > 1 and turn % 2:  # who comes first keeps another place in memory for the whole trial
+            checkouts.reverse()
         try:
             for index, one in enumerate(checkouts):
                 apart = wanted is None and self._ranks == 1  # two surveys do not wait for each other
@@ -332,7 +334,7 @@ class ScriptSession(Session):
 
         def measured(done: CaseEntries) -> None:
             begin = time.monotonic()
-            with self._sides(chosen.timed, survey) as sides:
+            with self._sides(chosen.timed, survey, turn=number) as sides:
                 entries = {key: self._closure(sides, survey, key, number, order, progress) for key in chosen.timed}
                 done.wall_s += time.monotonic() - begin
                 self._longest_s = max(self._longest_s, time.monotonic() - begin)

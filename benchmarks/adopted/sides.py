@@ -26,7 +26,7 @@ from benchmarks.coordinator.ranks import Failed, Failure
 from benchmarks.coordinator.samples import ArmFacts
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.shapes import Json, JsonObject
-from benchmarks.trial_file import Status
+from benchmarks.trial_file import OF_RANKS, Status
 
 RUN_S = 7 * 86400.0
 """How long a script may run in all: what limits it is the time between two timers."""
@@ -187,10 +187,10 @@ class ScriptCase(CaseRun):
 
     def _compare(self, base: PlannedArm, head: PlannedArm) -> None:
         """Outputs of both sides from equal random numbers: base is the reference."""
-        unstable = [arm.role for arm in (base, head) if not self._seen[arm.key]["repeats"]]
-        if unstable:
-            self.warnings.append(f"not compared: equal calls give different outputs ({', '.join(unstable)})")
+        if not self._seen[base.key]["repeats"]:
+            self.warnings.append("not compared: equal calls give different outputs (base)")
             return
+        also = "" if self._seen[head.key]["repeats"] else "equal calls give different outputs in head alone"
         if (bits := self._seen[base.key]["bits"]) and bits == self._seen[head.key]["bits"]:
             return  # the same, bit by bit
         path = self._directory / f"outputs-{os.urandom(4).hex()}.pt"
@@ -202,9 +202,10 @@ class ScriptCase(CaseRun):
         found = self._of_ranks(answers or ())
         for one in found:
             if not one["right"]:
-                self.give_up(head, Failure(Status.WRONG, one["why"]))
+                self.give_up(head, Failure(Status.WRONG, "; ".join(filter(None, [one["why"], also]))))
             elif not one["compared"]:
                 self.warnings.append(one["why"])
+        self.warnings += [also] if also else []
         self._facts[head.key].error = {key: max((one[key] for one in found), default=0.0) for key in ("norm", "peak")}
 
     def _of_ranks(self, agreements: Sequence[JsonObject]) -> list[JsonObject]:
@@ -258,6 +259,10 @@ class ScriptCase(CaseRun):
                 f"{facts.starved} of {len(facts.seconds)} samples a rank's host was late, and the others waited for it"
             )
             self.warnings.append(f"{arm.role}: in {told}")
+
+    def _entry(self) -> JsonObject:
+        entry = super()._entry()
+        return {**entry, "method": entry["method"] + OF_RANKS} if self.case.world > 1 else entry
 
     def _check(self, arm: PlannedArm, step: str) -> list[Any] | None:
         """After timing a side must still give what it gave before, if equal calls give equal outputs at all."""

@@ -264,6 +264,8 @@ def _timed(comparisons: Sequence[Comparison], policy: Policy) -> tuple[list[_Tim
         short = len(c.trials) - (sample.trials if sample else 0)
         left_out = f"{short} of {len(c.trials)} trials left out: fewer than {s.min_rounds} rounds"
         warnings = [*c.warnings, *([left_out] if short else [])]
+        if c.of_ranks and sample and sample.base_seconds:
+            s = s.of_ranks(sample.base_seconds)
         if sample is None or sample.trials < s.min_trials:
             undecided[c.case] = too_few(c, s, sample, warnings)
         else:

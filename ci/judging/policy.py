@@ -72,6 +72,17 @@ class Settings:
         within, noise = max(self.same_within, 2 * smallest), max(self.trial_noise, self.recorded_noise)
         return dataclasses.replace(self, smallest_effect=smallest, same_within=within, trial_noise=noise)
 
+    def of_ranks(self, seconds: float) -> Settings:
+        """The settings for a closure of so many seconds that ranks run together."""
+        apart = RANKS_APART_S / seconds
+        smallest, within = max(self.smallest_effect, apart), self.same_within + 2 * apart
+        return dataclasses.replace(self, smallest_effect=smallest, same_within=within)
+
+
+RANKS_APART_S = 0.5e-6
+"""Seconds by which two sides of one code differ where a script runs as several ranks: how far apart a barrier lets
+ranks begin, and where signals lie in memory, is of a process for as long as it lives.  2 H200, 24 closures of 11 to
+78 us: 0.1 to 0.5 us, of either sign, the same in trial after trial (2026-11-28)."""
 
 PROGRAM_ROUNDS = 3
 """Runs of each side in a trial of a program.  Each is a fresh process, so that trials differ by no more than rounds do,

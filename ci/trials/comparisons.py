@@ -25,6 +25,7 @@ class Comparison:
     case: permanent name, ``kernel/backend/case`` for our own trials.
     machine_kind: "gpu" or "cpu"; it chooses the policy section.
     by_program: the rows of a benchmark program, which the policy has settings of its own for.
+    of_ranks: a closure of a script that several ranks run together.
     same_code: both sides ran the same code (code objects, or files of the kernel), or None where it is not known.
     base_status, head_status: how the arms ended; `*_why` is one sentence for a status other than ok.
     base_definition, head_definition: digest of the benchmark definition; None where it is not known.
@@ -43,6 +44,7 @@ class Comparison:
     machine_kind: str = "gpu"
     machine: str = ""
     by_program: bool = False
+    of_ranks: bool = False
     same_code: bool | None = None
     base_status: Status = Status.OK
     head_status: Status = Status.OK
@@ -218,7 +220,7 @@ class _OneCase:
             return None
         machine, name = newest.machine, f"{newest.operator}/{self.backend}/{self.case}"
         untold = Comparison(name, newest.operator, self.backend, machine_kind=machine.kind, machine=machine.name)
-        untold = dataclasses.replace(untold, by_program=newest.by_program)
+        untold = dataclasses.replace(untold, by_program=newest.by_program, of_ranks=newest.of_ranks)
         if self.unfit and self.having == self.tried:  # neither a time nor a result of such nodes says anything
             if self.same_code():
                 return dataclasses.replace(untold, same_code=True, warnings=shared + self.unfit)

@@ -522,6 +522,11 @@ class Trial:
         return any(case.method == trial_file.PROGRAM for case in self.cases.values())
 
     @property
+    def of_ranks(self) -> bool:
+        """Whether it is of a script that several ranks run together."""
+        return any(case.method.endswith(trial_file.OF_RANKS) for case in self.cases.values())
+
+    @property
     def paired(self) -> bool:
         """Whether base and head ran in it in lock-step."""
         return self.checkouts.keys() >= set(trial_file.ROLES)

@@ -85,6 +85,15 @@ def test_noise_that_hides_everything_cannot_be_decided_and_asks_for_more():
     assert not one(made(0.0, trials=12, scatter=0.05))[0].wants_more
 
 
+def test_what_two_sides_of_one_code_differ_by_on_ranks_is_no_change():
+    turns = [made(sign * 0.03, trials=1, seed=seed).trials[0] for seed, sign in enumerate((1, -1, 1, -1))]
+    turns = [PairedRounds(n, row.base / 8, row.head / 8) for n, row in enumerate(turns)]
+    short = dataclasses.replace(made(), trials=tuple(turns))
+    assert one(short)[0].verdict is Verdict.CANNOT_TELL
+    assert one(dataclasses.replace(short, of_ranks=True))[0].verdict is Verdict.SAME
+    assert one(made(0.05, of_ranks=True))[0].verdict is Verdict.SLOWER
+
+
 def test_nothing_to_judge_is_not_a_pass():
     judgement = judge([], POLICY)
     assert (judgement.verdict, judgement.why) == (Verdict.CANNOT_TELL, "nothing was compared")
