@@ -93,11 +93,6 @@ def test_help_shows_what_a_newcomer_needs_in_the_group_where_people_look() -> No
     }
 
 
-@pytest.mark.parametrize("verb", HIDDEN)
-def test_a_verb_that_the_help_leaves_out_stands_in_a_guide(verb: str) -> None:
-    assert any(f"ridgeline {verb}" in page.read_text() for page in PAGES)
-
-
 @pytest.mark.parametrize("verb", ["ab", "run", "adopt"])
 def test_a_newcomer_reads_at_most_fourteen_options(verb: str) -> None:
     usual, _, rare = ridgeline(verb, "--help").stdout.partition("\nOptions:\n")[2].partition("\nRarely needed:\n")
@@ -218,20 +213,14 @@ def test_a_verb_that_is_not_there_names_the_nearest(typed: str, said: str) -> No
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ("run --seed -1", "-1 is not in the range"),
         (f"run --seed {2**63}", "is not in the range"),
-        ("run --deadline nan", "'nan' is not a number of seconds from 0.1 to 86400"),
         ("run --deadline 1e9", "is not a number of seconds"),
         ("run --set num_stages", "expected KEY=VALUE"),
-        ("run --set tail.num_stages=3", "with a role of base, head"),
-        ("run --set =3", "expected KEY=VALUE"),
         (f"run --commit-date {10**30} --commit {'a' * 40}", "is not in the range"),
-        ("run --commit abc", "is not a full commit hash"),
         ("run --out .", "is a directory"),
         (f"run --out {README}/t.jsonl", "cannot be written"),
         (f"verify --out {README}/c.jsonl", "cannot be written"),
         (f"check --report {README}/report", "cannot be written"),
-        ("ab --trials 0", "is not in the range"),
         *(
             (f"{verb} --heap ipx", "'ipx' is not one of 'auto', 'torch', 'ipc'")
             for verb in ("run", "ab", "check", "verify")
@@ -280,19 +269,6 @@ def test_verify_checks_this_repository_and_times_nothing(tmp_path: Path) -> None
     assert json.loads(done.stdout)["backends"][0]["cases"] == {"ok": 1}
     [line] = [json.loads(text) for text in out.read_text().splitlines()]
     assert {name: arm["status"] for name, arm in line["arms"].items()} == {"torch": "ok", "blas": "ok"}
-
-
-@pytest.mark.slow
-def test_verify_of_an_unknown_kernel_says_which_there_are(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "ci", "verify", "--kernel", "gem", "--out", str(tmp_path / "c.jsonl")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 3
-    assert "no kernel 'gem'; known: " in done.stderr
 
 
 # ---- run ----------------------------------------------------------------------------------------------------------

@@ -101,13 +101,3 @@ def test_a_damaged_file_is_said_and_kept() -> None:
         done = ridgeline(*arguments)
         assert (done.exit_code, "10 hex digits" in done.stderr) == (3, True)
     assert Path("ci/events.toml").read_text() == damaged
-
-
-def test_the_summary_of_a_night_lists_what_stands_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    assert ridgeline("events", "--open", "--summary").exit_code == 1
-    summary = (tmp_path / "summary.md").read_text()
-    assert summary.startswith("```\n1 regression open\n")
-    assert "gemm, triton slower: " in summary
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY")
-    assert "GITHUB_STEP_SUMMARY is not set" in ridgeline("events", "--open", "--summary").stderr

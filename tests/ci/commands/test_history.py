@@ -105,16 +105,10 @@ def test_which_environment_is_asked_of_pythons_in_their_order(inside, tmp_path) 
         (("v0", *CASE), "1 commits given; name two, the good one first"),
         (("v0", "v20"), "say what became slower: --case KERNEL/CASE"),
         (("v20", "v0", *CASE), "name the older one first: v0 v20"),
-        (("v3", "v3", *CASE), "name two different commits"),
-        (("v0", "gone", *CASE), "'gone' names no commit"),
-        (("--axis", "knob", *CASE), "needs the knobs that differ, such as num_warps=4,8"),
         (("--axis", "knob", "num_warps=4", *CASE), "'num_warps=4': NAME=GOOD,BAD with two different values"),
-        (("--axis", "knob", "a=1,2", "a=2,3", *CASE), "a knob is named twice"),
         (("--axis", "triton", sys.executable, *CASE), "needs two Pythons or more"),
         (("--axis", "env", sys.executable, "/nowhere/python", *CASE), "'/nowhere/python' is no program"),
-        (("--axis", "env", sys.executable, sys.executable, *CASE), "a Python is named twice"),
         (("v0", "v20", "--event", "3f2a"), "--event names the ends itself; leave out v0 v20"),
-        (("--event", "3f2a"), "no event has the id '3f2a'"),
     ],
 )
 def test_wrong_words_are_refused_in_one_sentence(inside, words, said) -> None:
@@ -167,12 +161,9 @@ def test_the_answer_has_the_fixed_shape(tmp_path):
     ("parts", "lower", "higher"),
     [
         (((60, 1.0), (40, 1.1)), REGRESSION, PASS),
-        (((60, 1.0), (40, 0.9)), PASS, REGRESSION),
         (((60, 1.0), (40, 1.1), (40, 1.0)), PASS, REGRESSION),
         (((60, 1.0), (40, 0.8), (40, 0.9)), REGRESSION, PASS),
-        (((60, 1.0), (40, 1.2), (40, 1.15)), REGRESSION, REGRESSION),
         (((60, 1.0), (40, 1.2), (40, 1.05)), PASS, REGRESSION),
-        (((60, 1.0), (40, 1.2), (40, 0.7)), PASS, REGRESSION),
         (((90, 1.0),), PASS, PASS),
     ],
 )
@@ -224,13 +215,10 @@ def test_series_keep_their_order_and_names(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "a table has a header and one row"),
         ("value\n1\n-2\n", "row 2, column 'value': '-2' is no positive number"),
-        ("value\n1\nfast\n", "row 2, column 'value': 'fast' is no positive number"),
         ("value,time\n1,1\n2,soon\n", "row 2, column 'time': 'soon' is no time"),
         ("value,commit\n1,a\n2,b,more\n", "Expected 2 fields in line 3, saw 3"),
         ("1.0,a\n2.0,b\n", "no column `value`: its first line is '1.0,a'"),
-        ("value\n", "no rows"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(text, said):
@@ -245,13 +233,6 @@ def test_too_few_points_are_no_verdict(points):
     code, found = answer("-", given="value\n" + "1.0\n" * points)
     assert (code, found["series"][0]["changes"]) == (NO_VERDICT, [])
     assert "the fewest that can show a step: stdin" in detected("-", given="value\n" + "1.0\n" * points).output
-
-
-def test_a_constant_series_passes():
-    assert answer("-", given="value\n" + "1.0\n" * 50) == (
-        PASS,
-        {"series": [{"name": "stdin", "points": 50, "changes": [], "regressed": False}]},
-    )
 
 
 def test_packed_files_other_separators_and_foreign_bytes(tmp_path):
@@ -273,9 +254,3 @@ def test_packed_files_other_separators_and_foreign_bytes(tmp_path):
     torn.write_bytes(packed.read_bytes()[:-40])
     with pytest.raises(TableError, match="damaged"):
         read(str(torn))
-
-
-def test_short_rows_lack_what_they_lack():
-    text = "value,commit\n" + "\n".join(["1.0,a", "1.0", "1.0,b", "", "1.0,c"] * 3)
-    _, found = answer("-", given=text)
-    assert found["series"][0]["points"] == 12

@@ -90,32 +90,12 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 invoke = functools.partial(ridgeline, "pools")
 
 
-def test_the_list_names_pools() -> None:
-    assert "mi300x" in invoke().output
-    listed = json.loads(invoke("--json").stdout)
-    assert [pool["name"] for pool in listed["pools"]] == ["mi300x", "mi325x", "mi355x", "h200"]
-
-
 def test_show_prints_how_a_pool_is_reached_and_what_runs() -> None:
     shown = invoke("--show", "mi300x", "--gpus", "8", "--", "echo", "a b").output
     assert "# GitHub: ['linux', 'mi300x', 'mi300x-8'].  Slurm: site cluster, partition mi300x, gpu:mi300x:8" in shown
     assert "command=(echo 'a b')" in shown
     document = json.loads(invoke("--show", "mi300x", "--json").stdout)
     assert [job["gpus"] for job in document["jobs"]] == [1, 8]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--show", "moon"], "no pool 'moon'; ci/runners.toml has mi300x"),
-        (["--show", "mi300x", "--gpus", "3"], "offers jobs of 1, 8 GPUs, not 3"),
-        (["--file", "/nowhere.toml"], "/nowhere.toml cannot be read"),
-    ],
-)
-def test_what_is_wrong_leaves_with_3(words: list[str], message: str) -> None:
-    done = invoke(*words)
-    assert done.exit_code == 3
-    assert message in done.output
 
 
 # What a night's record job does with a trial file: what fits is kept, what does not is told, the rest is pushed.
@@ -162,11 +142,6 @@ def test_what_does_not_fit_is_told_and_stops_nothing(scene: Scene, change: dict[
     assert done.exit_code == 3
     assert done.output.count("left out: ") == 2
     assert kept(scene) == [0]
-
-
-def test_nothing_handed_over(scene: Scene) -> None:
-    assert sift(scene).exit_code == 3
-    assert kept(scene) == []
 
 
 def test_push_says_what_it_would_do_and_does_it(scene: Scene) -> None:

@@ -66,11 +66,6 @@ def test_a_new_file_is_measured_from_the_first_trial_on(tmp_path: Path, planned:
     assert [(plan.first_trial, plan.trials) for plan in planned] == [(6, 3)]
 
 
-def test_resuming_needs_a_file() -> None:
-    done = ridgeline("run", "--resume")
-    assert (done.exit_code, "--resume needs the file" in done.output) == (3, True)
-
-
 def test_a_folder_without_kernels_is_refused(tmp_path: Path) -> None:
     """Else the harness's own would be measured under the commit's name."""
     words = ["run", f"--tree={tmp_path}", f"--commit={'a' * 40}", f"--out={tmp_path}/t.jsonl", "--dry-run"]

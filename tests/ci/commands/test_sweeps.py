@@ -202,20 +202,6 @@ def test_what_is_not_decided_is_no_pass(tree):
     assert (tree / "tuned.toml").read_text() == TABLE
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("gemm", "--case", "m65*"), "no case of gemm fits 'm65*'; it has m64_fp16"),
-        (("gemm", "--backend", "blas"), "gemm has no backend 'blas'; it has triton"),
-    ],
-)
-def test_bad_input_is_named(tree, words, says):
-    more = ["--from", str(sweep_file(tree, both(0.9), entry=FAST))]
-    done = tune(tree, *words, *more)
-    assert done.exit_code == 3
-    assert says in done.output
-
-
 def test_a_verification_without_a_device_says_what_it_would_measure(tree, monkeypatch):
     monkeypatch.setattr("ci.sweeps.tuning.prune", lambda catalogue, points, anchors, compiler: Pruned(points))
     done = tune(tree, "gemm", "--verify", "--dry-run")
@@ -226,8 +212,6 @@ def test_a_verification_without_a_device_says_what_it_would_measure(tree, monkey
 
 # `ridgeline study`, from the command line to the folder: from files, and measured for real on a CPU.
 
-
-CASE = "n4096_k4096_m1_fp16"
 
 SMALL = """
 from ci.studies import plots
@@ -266,19 +250,6 @@ def test_the_list_names_questions_operators_and_ranks(capsys):
     assert listed["m_sweep"]["operators"] == ["gemm", "gemm_all_scatter"]
     study("--list")
     assert "m_sweep" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["m_swep"], "no study 'm_swep'; there are: "),
-        (["m_sweep", "--arch", "gfx942"], "--arch is for --dry-run"),
-        (["m_sweep", "--from", "nowhere.jsonl"], "'nowhere.jsonl' does not exist"),
-    ],
-)
-def test_bad_input_is_said_by_name(arguments, said, capsys):
-    study(*arguments, code=3)
-    assert said in capsys.readouterr().err
 
 
 @pytest.mark.slow

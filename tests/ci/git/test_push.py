@@ -78,14 +78,6 @@ def test_the_same_file_from_two_writers_is_said(clones: tuple[Path, Path]) -> No
     assert "rebase" not in git(two, "status")
 
 
-def test_a_remote_that_is_gone(clones: tuple[Path, Path]) -> None:
-    one, _ = clones
-    write(one, "results/m/a.json", "1")
-    git(one, "remote", "set-url", "origin", str(one / "gone"))
-    with pytest.raises(PushError, match="git fetch --quiet origin main failed"):
-        push_records(one / "results", "main", "m", sleep=lambda s: None)
-
-
 @pytest.mark.parametrize("branch", ["", "-x", "a b", "a..b"])
 def test_bad_branches(clones: tuple[Path, Path], branch: str) -> None:
     with pytest.raises(PushError, match="name of a branch"):

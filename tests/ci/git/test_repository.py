@@ -100,14 +100,6 @@ def test_a_checkout_is_a_worktree_of_that_commit_and_reused(repo: Path) -> None:
     assert Repository(repo).checkout(first, "base").path == tree.path
 
 
-def test_a_damaged_worktree_is_made_again(repo: Path) -> None:
-    first = git(repo, "rev-parse", "HEAD")
-    tree = Repository(repo).checkout(first, "base")
-    (tree.path / ".git").unlink()
-    again = Repository(repo).checkout(first, "base")
-    assert git(again.path, "rev-parse", "HEAD") == first
-
-
 def test_no_hook_runs_where_a_commit_is_checked_out_to_be_measured(repo: Path, tmp_path: Path) -> None:
     hook = repo / ".git" / "hooks" / "post-checkout"
     hook.parent.mkdir(exist_ok=True)
@@ -186,17 +178,6 @@ def test_a_borrowed_checkout_is_given_back_unless_it_was_there(repo: Path) -> No
     with repository.borrowed(first) as path:
         assert path == kept
     assert kept.exists()
-
-
-def test_outside_a_repository_the_next_step_is_named(tmp_path: Path) -> None:
-    with pytest.raises(GitError, match="`ridgeline run --help`"):
-        Repository(tmp_path)
-
-
-def test_without_git_the_next_step_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(GitError, match="git is not installed"):
-        Repository(tmp_path)
 
 
 def test_the_order_of_history_where_dates_do_not_tell_it(tmp_path: Path) -> None:

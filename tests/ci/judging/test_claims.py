@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ci.judging import claims, policy
-from ci.judging.claims import SHOWN, Expected, Sifted, contradiction, decided, sift
+from ci.judging import policy
+from ci.judging.claims import Expected, contradiction, decided, sift
 from ci.judging.types import Verdict
 from ci.trials import file as hostile
 from ci.trials.file import TrialFile
-from ci.trials.trial import Declaration, DeclaredCase, Trial
+from ci.trials.trial import Declaration, Trial
 from tests.ci import made_trials as made
 from tests.ci.judging.test_live import Player, play
 
@@ -136,15 +136,6 @@ def test_digests_of_another_python_are_not_compared() -> None:
     assert contradiction(parsed(honest()), expected(declared=other, python="3.11")) == ""
 
 
-def test_a_cpu_s_caches_are_hot_so_its_digests_are_not_those_of_a_listing() -> None:
-    line = honest(machine={**made.MACHINE, "kind": "cpu", "market_name": None, "arch": "x86_64"})
-    other = declared(case_yardsticks={"m16": "f" * 16, "m64": "f" * 16})
-    cpu = expected(product=None, counts=(), declared=other, python="3.12")
-    assert contradiction(parsed(line), cpu) == ""
-    shorter = declared(cases=made.declaration(cases=("m16",))["cases"], case_yardsticks={}, costs={})
-    assert "other cases" in contradiction(parsed(line), dataclasses.replace(cpu, declared=shorter))
-
-
 # ---- trials beside each other ----------------------------------------------------------------------------------------
 
 
@@ -207,17 +198,6 @@ def test_a_case_that_base_declares_and_nobody_measured_forbids_a_pass(tmp_path: 
     assert "gemm/slow was not measured" in outcome.judgement.warnings
 
 
-def test_an_operator_that_git_says_nothing_reaches_needs_no_trial_and_is_named(tmp_path: Path) -> None:
-    absent = Declaration("softmax", ("triton",), (), {"r1": DeclaredCase("r1", tier="pr")}, "y")
-    run = dataclasses.replace(RUN, declared={"softmax": absent})
-    lines = measured(tmp_path)
-    assert claims.missing(Sifted(()), run, "pr") == ["softmax/r1"]
-    unreached = dataclasses.replace(run, unreached=("softmax",))
-    assert claims.missing(Sifted(()), unreached, "pr") == []
-    outcome = decided([handed_over(tmp_path, *lines)], dataclasses.replace(RUN, unreached=("softmax",)), RULES)
-    assert (outcome.judgement.verdict, outcome.judgement.unreached) == (Verdict.SAME, ("softmax",))
-
-
 def test_without_trials_it_is_same_only_where_git_says_that_nothing_is_reached() -> None:
     nothing = dataclasses.replace(RUN, unreached=("gemm",), reached=False)
     assert decided([], nothing, RULES).judgement.verdict is Verdict.SAME
@@ -238,14 +218,6 @@ def test_nothing_that_fits_is_no_verdict(tmp_path: Path, lines: int) -> None:
     assert outcome.judgement.verdict is Verdict.CANNOT_TELL
     assert "no trial fits the run" in outcome.judgement.why
     assert outcome.trials == ()
-
-
-def test_many_refusals_are_counted(tmp_path: Path) -> None:
-    lines = [sealed({**measured(tmp_path)[0], "trial": n}) for n in range(SHOWN + 5)]
-    other = Expected("d" * 40, made.BASE, "H200 SXM", (2,))
-    outcome = decided([handed_over(tmp_path, *lines)], other, RULES)
-    assert len(outcome.remarks) == SHOWN + 1
-    assert outcome.remarks[-1] == "and 5 more of this kind"
 
 
 def test_head_alone_with_the_same_kernels_is_same(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pytest
 from rich.console import Console
@@ -19,7 +18,7 @@ from rich.console import Console
 from benchmarks import trial_file
 from ci import harness, options
 from ci.git.repository import Commit, LocalCheckout
-from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan
+from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasureError, MeasurePlan
 from ci.judging import live, policy
 from ci.judging import live as looks
 from ci.judging.judge import judge
@@ -27,8 +26,6 @@ from ci.judging.live import Interrupted, TrialOrder, compare, identical, up_to
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import plan, with_rounds
 from ci.records import store
-from ci.report import terminal
-from ci.report.model import report_of
 from ci.report.run_summary import to_decide
 from ci.trials import file
 from ci.trials import file as trial_files
@@ -241,11 +238,6 @@ def test_a_case_whose_whole_interval_says_slower_is_measured_on_for_two_minutes(
         assert to_json(again) == to_json(outcome.judgement)
 
 
-def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:
-    with pytest.raises(MeasureError, match="nothing was measured"):
-        compare(TREES, MeasurePlan(), policy.load(), "gpu", tmp_path / "t.jsonl", QUIET, lambda *_: NOTHING)
-
-
 def test_only_open_cases_are_measured_again_and_the_numbers_go_on() -> None:
     arms = {"triton": (ok(), ok())}
     both = [parsed(trials.paired({"m16": arms, "m64": arms}, n)) for n in range(2)]
@@ -316,13 +308,6 @@ def test_rounds_are_spent_on_the_case_that_needs_them(tmp_path: Path) -> None:
     assert all(40 < order["rounds"]["m16"] <= 160 for order in later)
     assert all(not order["rounds"] for order in player.asked if order["first_trial"] < 2), "nothing is known yet"
     assert {case.case: case.rounds for case in outcome.judgement.cases}["gemm/triton/m64"] == 40
-
-
-def test_trials_that_do_not_say_where_their_seconds_went_have_the_usual_rounds(tmp_path: Path) -> None:
-    player = Player(apart=0.01)
-    play(player, tmp_path / "t.jsonl")
-    assert len(player.asked) > 1
-    assert not any(order["rounds"] for order in player.asked)
 
 
 # A finished file judged look by look: as the live comparison did, and no better for measuring on.
@@ -469,22 +454,3 @@ def test_how_many_bursts_and_how_long_by_machine(monkeypatch, kind, asked, round
     monkeypatch.setattr(options, "machine_kind", lambda: kind)
     found = with_rounds(plan(**({"regime": "spaced"} | asked)))
     assert (found.rounds, found.burst_s) == (rounds, burst_s)
-
-
-def test_the_measuring_program_is_told_only_of_another_regime():
-    spaced = harness.command([], MeasurePlan(burst_s=0.05), Path("t.jsonl"))
-    assert not {"--regime", "--burst"} & set(spaced)
-    told = harness.command([], MeasurePlan(regime="sustained", burst_s=0.05), Path("t.jsonl"))
-    assert told[told.index("--regime") :][:4] == ["--regime", "sustained", "--burst", "0.05"]
-
-
-def test_a_burst_needs_the_sustained_regime():
-    with pytest.raises(click.UsageError, match="it needs --regime sustained"):
-        plan(regime="spaced", burst_s=1.0)
-
-
-def test_the_report_and_the_summary_say_what_was_measured():
-    found = [bursts(number) for number in range(4)]
-    report = report_of(judge(comparisons(found), policy.load()), found)
-    assert "calls back to back in bursts" in terminal.render(report)
-    assert "bursts" not in terminal.render(report_of(judge([], policy.load()), [parsed(trial())]))

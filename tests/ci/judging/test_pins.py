@@ -49,11 +49,3 @@ def test_a_file_that_git_ignores_pins_nothing(tmp_path: Path) -> None:
     assert pins_not_installed(tmp_path / "base", tmp_path / "head") == []
     (tmp_path / "head" / ".gitignore").write_text("")
     assert "numpy none → ==1.0" in pins_not_installed(tmp_path / "base", tmp_path / "head")[0]
-
-
-def test_a_pin_of_two_files_is_what_both_say(tmp_path: Path) -> None:
-    for side, version in (("base", "1.0"), ("head", "2.0")):
-        (tmp_path / side).mkdir()
-        (tmp_path / side / "constraints.txt").write_text(f"numpy=={version}\n")
-        (tmp_path / side / "requirements.txt").write_text("numpy\n")
-    assert "numpy ==1.0 → ==2.0" in pins_not_installed(tmp_path / "base", tmp_path / "head")[0]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.reach.operators import Reach
-from ci.git.command import GitError
 from ci.harness import MeasurePlan
 from ci.judging import reach
 from ci.judging.types import Judgement, Verdict, to_json
@@ -46,13 +45,6 @@ def test_packages_are_those_that_the_commit_lists_in_either_file(tmp_path: Path,
         'kernels = ["perf"]' if name == "ridgeline.toml" else '[tool.ridgeline]\nkernels = ["perf"]'
     )
     assert reach.trees_of(tmp_path, [committed(tmp_path)])[0].packages == ("perf",)
-
-
-def test_a_python_file_that_is_no_text_is_said(tmp_path: Path) -> None:
-    made(tmp_path, {})
-    (tmp_path / "kernels" / "odd.py").write_bytes(b"# \xff\xfe\n")
-    with pytest.raises(GitError, match="not UTF-8"):
-        reach.of_commits(tmp_path, committed(tmp_path), committed(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,8 @@ import dataclasses
 import importlib.metadata
 import json
 import os
-import shutil
 import signal
 import subprocess
-import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +16,7 @@ import pytest
 
 from ci import calling
 from ci.pools import command
-from ci.pools.command import cleaning, wrapped
+from ci.pools.command import wrapped
 from ci.pools.file import NO_GPU, Container, Isolation, Pool, PoolsError, User
 from tests.ci.pools.conftest import UNIQUE, Host, fake
 
@@ -174,26 +171,6 @@ def test_words_arrive_as_they_are_and_the_exit_code_comes_back(host: Host, kind:
     assert not (host.workspace / "owned").exists()
 
 
-def test_the_words_of_each_container(host: Host) -> None:
-    for kind in ("docker", "apptainer", "pyxis"):
-        (host.folder / "bin" / "calls").unlink(missing_ok=True)
-        pool = dataclasses.replace(KINDS[kind], mounts=("/data:/data:ro",))
-        assert host.run(pool, ["true"]).returncode == 0
-        words = host.started()
-        assert {"rocm/pytorch:1", "--ipc=host"} <= set(words) or "--container-image=rocm/pytorch:1" in words
-        where = {
-            "docker": {
-                f"--volume={host.workspace}:{host.workspace}",
-                "--volume=/data:/data:ro",
-                "--user=0:0",
-                "--init",
-            },
-            "apptainer": {"--cleanenv", "--no-home", f"--bind={host.workspace}:{host.workspace}"},
-            "pyxis": {f"--container-mounts={host.workspace}:{host.workspace},/data:/data:ro", "--export=ALL"},
-        }
-        assert where[kind] <= set(words)
-
-
 def test_as_the_user_of_the_runner(host: Host) -> None:
     pool = dataclasses.replace(KINDS["docker"], user=User.RUNNER)
     assert host.run(pool, ["true"]).returncode == 0
@@ -299,22 +276,6 @@ def test_the_node_is_looked_at_first(host: Host, fit: bool) -> None:
     assert ("no verdict will rest on times of this node" in done.stderr) is not fit
 
 
-def test_what_is_mounted_beside_the_workspace(host: Host) -> None:
-    pool = dataclasses.replace(KINDS["docker"], mounts=("/data:/data:ro",))
-    text = wrapped(pool, ["true"], 1, setup=False, mounts=("/shared/job 7:/job",), root=str(host.root))
-    environ = host.environ({"ROCR_VISIBLE_DEVICES": "0"})
-    subprocess.run(["bash", "-c", text], cwd=host.workspace, env=environ, check=True)
-    assert {"--volume=/data:/data:ro", "--volume=/shared/job 7:/job"} <= set(host.started())
-
-
-def test_a_failed_set_up_is_no_result(host: Host) -> None:
-    (host.workspace / "Makefile").write_text("setup:\n\t@echo no network >&2; exit 1\n")
-    done = host.run(KINDS["none"], ["echo", "ran"], setup=True)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "no network" in done.stderr
-    assert '`make --silent setup VENV="$VENV"` failed; see above' in done.stderr
-
-
 # ---- the end -----------------------------------------------------------------------------------------------------
 
 
@@ -345,64 +306,6 @@ def test_a_killed_jobs_container_is_removed_first(host: Host) -> None:
     assert f"label=ridgeline.workspace={host.workspace}" in first  # type: ignore[operator]
     assert second == ["rm", "--force", "c0ffee"]
     assert f"--label=ridgeline.workspace={host.workspace}" in host.started()
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root makes files of somebody else")
-@pytest.mark.parametrize("container", ["docker", "none"])
-def test_files_of_root_are_given_back(host: Host, container: str) -> None:
-    """The runner is nobody; a container left a closed folder of root's, with a link out of the workspace."""
-    private = host.workspace / "cache" / "private"
-    private.mkdir(parents=True)
-    (private / "kernel.bin").touch()
-    (private / "out").symlink_to(host.folder / "elsewhere")
-    (host.folder / "elsewhere").touch()
-    private.chmod(0o700)
-    os.chown(host.workspace, 65534, 65534)
-    for parent in (host.folder, *host.folder.parents[:3]):
-        parent.chmod(parent.stat().st_mode | 0o755)
-    (host.folder / "bin").chmod(0o777)
-    stop = as_root(host)
-    text = cleaning(KINDS[container], root=str(host.root))
-    try:
-        done = subprocess.run(
-            ["bash", "-c", text], cwd=host.workspace, env=host.environ({}), capture_output=True, text=True,
-            user=65534, group=65534, extra_groups=[],
-        )  # fmt: skip
-    finally:
-        stop()
-    assert (done.returncode, done.stderr) == (0, "")
-    owners = {path: path.lstat().st_uid for path in (private, private / "kernel.bin", private / "out")}
-    assert set(owners.values()) == {65534}
-    assert (host.folder / "elsewhere").stat().st_uid == 0, "a link out of the workspace is not followed"
-
-
-def as_root(host: Host):  # type: ignore[no-untyped-def]
-    """docker and sudo whose `chown` is done by root: their stand-ins hand it to this process."""
-    wish = host.folder / "bin" / "wish"
-    hand_over = (
-        f'printf "%s\\0" "${{@: -3}}" >{wish}.new; mv {wish}.new {wish}; while [ -e {wish} ]; do sleep 0.02; done'
-    )
-    fake(host, "docker", f'[ "$1" = run ] || exit 0; {hand_over}')
-    fake(host, "sudo", hand_over)
-    over = threading.Event()
-
-    def serve() -> None:
-        while not over.is_set():
-            if wish.exists():
-                options, owner, folder = wish.read_bytes().decode().rstrip("\0").split("\0")
-                assert Path(folder) == host.workspace
-                subprocess.run([shutil.which("chown") or "chown", options, owner, folder], check=True)
-                wish.unlink()
-            time.sleep(0.01)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-
-    def stop() -> None:
-        over.set()
-        thread.join()
-
-    return stop
 
 
 def test_files_that_cannot_be_given_back_are_said(host: Host) -> None:

@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 from ci.__main__ import main
 from ci.harness import MeasureError
 from ci.pools import node
-from ci.pools.file import PoolsError
 
 ECC = {"kind": "ECC", "level": "error", "text": "GPU 3: 2 uncorrected ECC errors", "next_step": "replace it"}
 NUMA = {"kind": "NUMA balancing", "level": "warning", "text": "NUMA balancing is on", "next_step": "switch it off"}
@@ -69,11 +68,6 @@ def test_a_fault_leaves_with_3_and_one_sentence(asked: list[tuple[str, ...]], mo
     assert invoke().exit_code == 0, "a warning fails no node"
 
 
-def test_a_size_that_the_pool_does_not_offer_is_refused() -> None:
-    with pytest.raises(PoolsError, match="offers jobs of 1, 8 GPUs, not 4"):
-        node.promised("mi300x", 4, None, {})
-
-
 def test_a_preflight_without_an_answer_is_a_fault(
     asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,8 +87,3 @@ def test_for_real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     assert document["machine"]["gpus"] == {"count": 0}
     assert str(tmp_path) in document["machine"]["disk_bytes"]
-
-
-def test_options_of_the_node_need_it() -> None:
-    done = CliRunner().invoke(main, ["doctor", "--gpus", "1"], standalone_mode=True)
-    assert (done.exit_code, "belong to --node; add it" in done.output) == (3, True)

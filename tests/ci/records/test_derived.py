@@ -135,14 +135,6 @@ def test_ratio_to_the_fastest_baseline_beside_it_and_its_name() -> None:
     assert list(name) == ["blas", "blas", "blas", "blas", "blas", "", ""]
 
 
-def test_rows_keep_their_order_and_index() -> None:
-    base = pd.DataFrame([GATHER, GEMM], index=[7, 3])
-    derived = derive.derive(base)
-    assert list(derived.index) == [7, 3]
-    assert list(base.columns) == list(GATHER), "the frame that was given is left alone"
-    pd.testing.assert_series_equal(derived["gbs"], pd.Series([500.0, 100.663296], index=[7, 3], name="gbs"))
-
-
 def test_an_empty_frame_stays_empty(tmp_path: Path) -> None:
     empty = derive.derive(records.load(tmp_path))
     assert len(empty) == 0
@@ -250,14 +242,6 @@ def test_a_record_of_the_very_day_since_which_is_asked_counts() -> None:
     )
     kept = derived.chosen(frame, (), (), datetime.datetime(2026, 11, 21))
     assert kept["date"].tolist() == [pd.Timestamp("2026-11-21", tz="UTC")]
-
-
-def test_nothing_that_matches_is_said(tmp_path: Path) -> None:
-    done = run("export", "--results", RESULTS, "--out", tmp_path / "history", "--kernel", "nothing")
-    assert "no record matches" in done.output
-    dry = run("export", "--results", RESULTS, "--out", tmp_path / "history", "--kernel", "gemm", "--dry-run")
-    assert "rows would be in" in dry.output
-    assert not (tmp_path / "history").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from benchmarks.programs.reader import readers
 from ci.history import reading, triage
 from ci.history.types import Direction, EventKind
 from ci.records.importing import ImportOptions, bring
-from tests.kit import commits_of_one_second, git, ridgeline
+from tests.kit import commits_of_one_second, git
 
 STEP = 12
 """The commit at which a side becomes faster, of twice as many."""
@@ -38,16 +38,3 @@ def test_the_side_that_became_faster_is_charged(
     side = EventKind.LIBRARY if library < 1 else EventKind.KERNEL
     assert (event.kind, event.direction) == (side, Direction.FASTER)
     assert event.first_bad.hash == git(folder, "rev-list", "--reverse", "HEAD").split()[STEP]
-
-
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/Los_Angeles"])
-def test_a_date_without_a_zone_is_the_same_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str
-) -> None:
-    monkeypatch.setenv("TZ", zone)
-    (tmp_path / "log.csv").write_text("case,seconds\na,1\n")
-    options = ("--reads", "csv", "--date", "2026-11-01T12:00:00", "--results", str(tmp_path / "results"))
-    assert ridgeline("records", "import", str(tmp_path / "log.csv"), *options).exit_code == 0
-    done = ridgeline("records", "export", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "x.csv"))
-    assert done.exit_code == 0
-    assert "2026-11-01 12:00:00" in (tmp_path / "x.csv").read_text()

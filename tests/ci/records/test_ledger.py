@@ -12,7 +12,7 @@ import pytest
 from ci.judging import policy
 from ci.judging.recorded import GateError, gate
 from ci.records import ledger, store
-from ci.records.ledger import CAUSES, Explanation, RecordedCause, TriedCause, machine_folders
+from ci.records.ledger import Explanation, RecordedCause, TriedCause, machine_folders
 from ci.trials.trial import Trial
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, failed, tree, trial, write
 from tests.ci.sweeps.made_lines import line
@@ -70,13 +70,6 @@ def test_a_line_that_cannot_be_used_is_said_and_stays(tmp_path: Path, line: str,
     assert line in path.read_text().splitlines()
 
 
-def test_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
-    line = json.loads(CAUSES.line(RECORDED))
-    line["tried"][0]["ratio"] = "1.0"
-    with pytest.raises(ValueError, match="ratio"):
-        CAUSES.parsed(json.dumps(line))
-
-
 def test_a_pair_of_commits_has_its_own(tmp_path: Path) -> None:
     assert ledger.causes_of([RECORDED], OLDER, NEWER, NODE) == (SHOWN,)
     assert ledger.causes_of([RECORDED], NEWER, OLDER, NODE) == ()
@@ -129,12 +122,6 @@ def test_the_same_lines_in_any_order_and_number_give_the_same_bytes(tmp_path: Pa
         wanted = wanted or (path.name, path.read_bytes())
         assert (path.name, path.read_bytes()) == wanted
         assert [json.loads(text) for text in there] == [json.loads(one.text) for one in swept(results)]
-
-
-def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path) -> None:
-    done = store.record([write(tmp_path / "t.jsonl", line(POINTS))], tmp_path / "results", dry_run=True)
-    assert (done.added, len(done.paths)) == (1, 1)
-    assert not (tmp_path / "results").exists()
 
 
 def test_other_results_under_a_known_id_are_refused_and_said(tmp_path: Path) -> None:

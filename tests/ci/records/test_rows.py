@@ -160,13 +160,6 @@ def test_broken_modules_are_counted_and_take_nothing_down(project: Project) -> N
 
 
 @pytest.mark.slow
-def test_only_the_suite_is_seen(project: Project) -> None:
-    """benchmarks/ also holds a module that fails when imported and a function called time_events."""
-    names = set(json.loads((project.root / "results" / "benchmarks.json").read_text()))
-    assert {name for name in names if "toy" not in name and "other" not in name} == {"track_broken_modules", "version"}
-
-
-@pytest.mark.slow
 def test_nobody_ran_asv_machine_and_the_machine_has_its_own_name(project: Project) -> None:
     assert [folder.name for folder in (project.root / "results").iterdir() if folder.is_dir()] == [MACHINE]
     assert json.loads((project.root / "results" / MACHINE / "machine.json").read_text()) == {
@@ -303,34 +296,6 @@ def test_it_is_known_whether_asv_saves(words: str, saved: bool) -> None:
 # ---- yardsticks and grids that move with the commit ---------------------------------------------------------------
 
 
-@pytest.mark.nightly
-def test_a_changed_yardstick_is_never_compared(tmp_path: Path) -> None:
-    """Between two commits the yardstick of `toy` changes, `other` gets one more case in front, `gone` goes."""
-    project = Project(tmp_path)
-    kernels = project.root / "kernels"
-    kernels.mkdir()
-    for name in ("toy", "other", "gone"):
-        (kernels / f"{name}.py").write_text(TOY.format(work=1, yardstick=name[0] * 16))
-    old = project.commit("old")
-    (kernels / "toy.py").write_text(TOY.format(work=1, yardstick="f" * 16))
-    (kernels / "other.py").write_text(
-        TOY.format(work=1, yardstick="o" * 16).replace('{"small"', '{"tiny": 500, "small"')
-    )
-    (kernels / "gone.py").unlink()
-    new = project.commit("new")
-    output = project.asv("run", "--show-stderr", f"{old}^!", "--bench", "gone.track_time", code=2)
-    assert "gone.track_time" in output
-    grids = json.loads((project.root / "results" / "benchmarks.json").read_text())
-    output = project.asv("run", "--show-stderr", "main", "--bench", "time", code=2)
-    assert all(math.isnan(value) for value in table(project, old).values())
-    assert f"commit {old[:8]} measures 'toy' by another benchmark definition" in output
-    values = table(project, old, "other.track_time")
-    assert math.isnan(values["ours", "tiny"])
-    assert values["ours", "middle"] / values["ours", "small"] == pytest.approx(2, rel=1e-6), "by name, not by number"
-    assert table(project, new)["ours", "small"] > 0
-    assert "gone.track_time" in json.loads((project.root / "results" / "benchmarks.json").read_text()), grids.keys()
-
-
 @pytest.mark.slow
 def test_rows_of_another_version_are_marked_by_asv(project: Project, tmp_path: Path) -> None:
     """The trap behind explicit versions: asv marks the pair with x and leaves the older one out of its pages."""
@@ -407,12 +372,6 @@ def test_versions_and_machine_code_stand_beside_the_time(tmp_path: Path) -> None
     assert said == ("570.1", "CUDA 13.0", "NCCL 2.28", "2.11.0+cu130", "3.6.0")
     assert row["code"] == "c0de" * 4 + " BLOCK_M=128"
     assert found.loc[("blas", CASE), "code"] == "f11e" * 4 + " BLOCK_M=128", "its files, where no machine code is known"
-
-
-def test_other_knobs_are_other_code(tmp_path: Path) -> None:
-    coded = ok() | {"code_hash": "c0de" * 4, "knobs": {"programs": 8, "BLOCK": 64}}
-    row = rows(tmp_path, trial({CASE: {"head/triton": coded, "head/blas": ok()}})).loc[("triton", CASE)]
-    assert row["code"] == "c0de" * 4 + " BLOCK=64 programs=8"
 
 
 def test_on_amd_the_runtime_is_hip_and_the_library_rccl(tmp_path: Path) -> None:

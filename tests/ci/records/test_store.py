@@ -139,18 +139,6 @@ def test_a_failure_is_null_and_a_skip_is_nan(record: Any, results: Path, status:
     assert found["samples"] == 0
 
 
-def test_only_nan_is_no_json(record: Any, results: Path) -> None:
-    """NaN is what asv itself writes for n/a; Infinity (which asv writes for intervals) is never needed."""
-    record(trial({"m16": {"head/triton": ok([1e-3]), "head/blas": failed("crash")}}))
-    text = asv_file(results).read_text()
-    assert "NaN" in text
-    assert "Infinity" not in text
-    json.loads(text.replace("NaN", "null"), parse_constant=lambda token: pytest.fail(token))
-    for name in ("benchmarks.json", f"{NAME}/machine.json"):
-        assert "NaN" not in (results / name).read_text()
-    assert "NaN" not in gzip.decompress(notes_file(results).read_bytes()).decode()
-
-
 def test_all_failed_is_a_null_column(record: Any, results: Path) -> None:
     arms = {"head/triton": failed("crash"), "head/blas": failed("hang")}
     record(trial({"m16": arms, "m64": arms}))
@@ -259,13 +247,6 @@ def test_two_environments_of_one_commit_are_two_records(record: Any, results: Pa
 def test_the_same_tree_against_itself_counts_once(record: Any, results: Path) -> None:
     record(trial({"m16": {"base/triton": ok([5e-3] * 8), "head/triton": ok()}}, trees={"base": tree(), "head": tree()}))
     assert one(results)["samples"] == len(TIMES)
-
-
-def test_a_tree_without_the_kernel_records_nothing_of_it(record: Any, results: Path) -> None:
-    base = {**tree(BASE, broken=[{"module": "kernels.gemm", "reason": "SyntaxError"}]), "declaration": None}
-    record(trial(trees={"base": base, "head": tree()}))
-    assert set(records.load(results)["commit"]) == {HEAD}
-    assert row(results, "track_broken_modules", BASE)["result"] == [1]
 
 
 # ---- who wins -----------------------------------------------------------------------------------------------------
@@ -398,15 +379,6 @@ def test_a_torn_gzip_file_gives_what_is_whole(results: Path, tmp_path: Path, cut
     outcome = records.record([file], results)
     assert outcome.added >= (2 if cut else 3)
     assert any("ends early" in problem.why for problem in outcome.problems) == bool(cut)
-
-
-def test_missing_and_foreign_files_are_reported(results: Path, tmp_path: Path) -> None:
-    (tmp_path / "picture.jsonl").write_bytes(os.urandom(500))
-    outcome = records.record([tmp_path / "none.jsonl", tmp_path / "picture.jsonl", tmp_path], results)
-    assert outcome.added == 0
-    assert "No such file" in outcome.problems[0].why
-    assert any("picture" in p.where for p in outcome.problems)
-    assert "Is a directory" in outcome.problems[-1].why
 
 
 @pytest.mark.parametrize(
@@ -623,31 +595,6 @@ def test_two_writers_lose_nothing(tmp_path: Path, results: Path) -> None:
 # ---- reading ------------------------------------------------------------------------------------------------------
 
 
-def test_the_frame(record: Any, results: Path) -> None:
-    record(trial())
-    found = one(results, backend="blas")
-    assert found["machine"] == NAME
-    assert (found["kind"], found["arch"], found["device"], found["market_name"]) == (
-        "gpu",
-        "sm_90",
-        "NVIDIA H200",
-        "H200 SXM",
-    )
-    assert (found["count"], found["compute_units"], found["chip_id"]) == (2, 132, "2335")
-    assert found["date"] == pd.Timestamp(1_790_000_000_000, unit="ms", tz="UTC")
-    assert (found["env"], found["kernel"], found["case"], found["tier"], found["dtype"]) == (
-        ENV,
-        "gemm",
-        "m16",
-        "pr",
-        "fp16",
-    )
-    assert bool(found["baseline"]) is True
-    assert (found["world"], found["flops"], found["hbm_bytes"], found["link_bytes"]) == (1, 1e9, 1e6, 0)
-    assert found["seconds_low"] < found["seconds"] < found["seconds_high"]
-    assert (found["status"], found["why"], found["method"], found["yardstick"]) == ("ok", "", "events", "1" * 16)
-
-
 def test_an_asv_file_without_its_trials_is_named(record: Any, results: Path) -> None:
     record(trial())
     notes_file(results).unlink()
@@ -672,12 +619,6 @@ def test_commits_of_one_second_come_as_in_the_history(record: Any, tmp_path: Pat
     dates = frame.groupby("commit")["date"]
     assert set(dates.nunique()) == {1}
     assert list((dates.first()[commits] - dates.first()[commits[0]]).dt.total_seconds() * 1000) == [0, 1, 2, 3, 4, 5]
-
-
-def test_commits_of_one_second_without_their_repository_come_by_name(record: Any, results: Path) -> None:
-    for digit in "c1e9":
-        record(trial(trees={"head": tree(digit * 40, date_ms=1_790_000_000_000)}))
-    assert list(records.load(results)["commit"].drop_duplicates()) == [d * 40 for d in "19ce"]
 
 
 def test_nothing_recorded(tmp_path: Path) -> None:

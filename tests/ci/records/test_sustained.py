@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ci.records import ledger as regimes
 from ci.records import store
-from ci.records.pooling import Place
 from ci.records.sustained import beside
 from tests.ci import made_trials
-from tests.ci.made_trials import ENV, HEAD, TIMES, declaration, ok, parsed, tree, trial
+from tests.ci.made_trials import ENV, HEAD, TIMES, declaration, ok, tree, trial
 from tests.ci.sweeps import made_lines
 
 MACHINE = made_trials.MACHINE["name"]
@@ -58,17 +56,6 @@ def test_a_sustained_sweep_stays_with_the_other_sweeps(tmp_path: Path) -> None:
     assert not (tmp_path / "results_sustained").exists()
 
 
-def test_a_torn_line_is_reported_once(tmp_path: Path) -> None:
-    file = tmp_path / "t.jsonl"
-    file.write_text("\n".join([json.dumps(trial()), json.dumps(sustained()), json.dumps(trial(number=3))[:300]]) + "\n")
-    assert len(store.record([file], tmp_path / "results", dry_run=True).problems) == 1
-
-
-def test_a_line_without_a_regime_is_spaced() -> None:
-    assert parsed(trial()).regime == regimes.SPACED
-    assert parsed(sustained()).regime == regimes.SUSTAINED
-
-
 def test_both_regimes_stand_beside_each_other(tmp_path: Path) -> None:
     results = tmp_path / "results"
     lines = [trial(number=n) for n in range(3)] + [sustained(n) for n in range(3)]
@@ -82,17 +69,3 @@ def test_both_regimes_stand_beside_each_other(tmp_path: Path) -> None:
     assert ours.sustained.low <= 1.0 <= ours.sustained.high
     assert rows["blas"].baseline
     assert beside(tmp_path / "nothing") == []
-
-
-def test_a_case_that_was_never_spaced_has_no_spaced_time(tmp_path: Path) -> None:
-    store.record([made_trials.write(tmp_path / "t.jsonl", sustained())], tmp_path / "results")
-    [ours] = [row for row in beside(tmp_path / "results") if row.backend == "triton"]
-    assert ours.spaced is None
-    assert ours.sustained.seconds == pytest.approx(1.2e-3)
-
-
-def test_samples_of_a_sustained_record_are_found_at_its_place(tmp_path: Path) -> None:
-    store.record([made_trials.write(tmp_path / "t.jsonl", sustained())], tmp_path / "results")
-    folder = regimes.folder_of(tmp_path / "results", regimes.SUSTAINED)
-    [one] = store.trials(folder, Place(MACHINE, HEAD, ENV))
-    assert one.regime == regimes.SUSTAINED
