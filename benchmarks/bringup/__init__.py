@@ -1,5 +1,63 @@
-"""First contact with a node: does what Ridgeline relies on work here, and what is the next step where it does not.
+"""First contact with a node: its steps, the rows that they give, and the place of a rank in one.
 
-`python -m benchmarks.bringup` is the coordinator: it starts every step in processes of its own, with a deadline.
-The steps are functions of `probes`, which run in measuring processes (benchmarks.worker).
+`python -m benchmarks.bringup` starts every step in processes of its own, with a deadline; `probes` runs in them.
+Standard library only: both sides import this.
 """
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+STEPS = {
+    "heap": "symmetric heap: peer access, allocate, write to each peer",
+    "fences": "1 million messages per pair of GPUs, with and without fences",
+    "rccl": "RCCL or NCCL: an all-gather",
+    "backend": "every baseline and backend, one case",
+}
+"""What each step tries; all but `backend` are functions of benchmarks.bringup.probes, one process per GPU."""
+
+
+class RowStatus(enum.StrEnum):
+    """What became of one thing that was looked at; the status of a step is the first that one of its rows has."""
+
+    FAIL = "fail"
+    PASS = "pass"
+    NOT_HERE = "not here"
+
+
+TEXT_CHARACTERS, DETAIL_CHARACTERS = 600, 1500
+"""How much of a sentence, and of a traceback or log, is kept."""
+
+Row = dict[str, Any]
+"""A line of the report: name, status, text, next_step ("" for none), detail, and further facts."""
+
+
+def row(name: str, status: RowStatus, text: str, next_step: str = "", detail: str = "", **facts: Any) -> Row:
+    """A row of bounded size.  facts: JSON values for machines."""
+    texts = {"text": text[:TEXT_CHARACTERS], "next_step": next_step[:TEXT_CHARACTERS]}
+    return {"name": name, "status": str(status), **texts, "detail": detail[-DETAIL_CHARACTERS:], **facts}
+
+
+def verdict_row(name: str, text: str, problem: str, next_step: str, **facts: Any) -> Row:
+    """A row that fails with a problem, and passes without."""
+    if problem:
+        return row(name, RowStatus.FAIL, f"{text}: {problem}", next_step, **facts)
+    return row(name, RowStatus.PASS, text, **facts)
+
+
+@dataclasses.dataclass(frozen=True)
+class RankPlace:
+    """device: "cuda:0" or "cpu".  store: file in which ranks meet.  heap_directory: for heaps of a CPU."""
+
+    rank: int
+    world: int
+    device: str
+    store: str
+    heap_directory: str
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it has a GPU."""
+        return self.device != "cpu"

@@ -2,7 +2,6 @@
 
     python -m benchmarks.bringup
     python -m benchmarks.bringup --only heap --only fences
-    python -m benchmarks.bringup --dry-run
 
 Exit codes: 0 nothing failed, 1 a step failed, 3 usage or infrastructure, 130 interrupted (the report has what is
 finished).
@@ -11,30 +10,47 @@ finished).
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import json
 import os
-import platform
-import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import program, trial_file
-from benchmarks.bringup.run import Bringup, StepResult
-from benchmarks.bringup.steps import BACKEND, STEPS, BringupStep, RowStatus, chosen_steps
-from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.orders import CaseCounter
+from benchmarks.bringup import STEPS, RankPlace, Row, RowStatus, row
+from benchmarks.coordinator.checkouts import Checkout, CheckoutError
+from benchmarks.coordinator.orders import CaseCounter, Report
+from benchmarks.coordinator.ranks import (
+    VARIABLES,
+    Failed,
+    Failure,
+    Unkillable,
+    make_directories,
+    remove_directories,
+    started,
+)
+from benchmarks.coordinator.trial import Session
 from benchmarks.machine import fingerprint
-
-PASSED, FAILED = 0, 1
-"""Exit codes beside those of benchmarks.program."""
+from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
+from benchmarks.trial_file import FAILED, Status
 
 REPORT = Path(".ridgeline/bringup.json")
-FORMAT, VERSION = "ridgeline-bringup", 1
+FORMAT, VERSION = "ridgeline-bringup", 2
+
+PROBE_S, DEADLINE_S = 180.0, 120.0
+"""Importing torch and asking for the devices: a minute from a cold network disk.  A step of the ranks, or of one arm: a
+first call may compile for a minute (2026-11)."""
+
+CPU_RANKS = 2
+"""Ranks on a machine without a GPU: enough to meet."""
+
+StepResult = dict[str, Any]
+"""A finished step in the report: step, status, seconds, rows."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,8 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def command() -> int:
         arguments = parser().parse_args(argv)
-        steps = chosen_steps(arguments.only, arguments.skip)
-        return _list(steps) if arguments.dry_run else _bring_up(arguments, steps)
+        return _bring_up(arguments, [step for step in STEPS if not arguments.only or step in arguments.only])
 
     return program.run(command, "the report has what is finished")
 
@@ -52,96 +67,232 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     as_written = argparse.RawDescriptionHelpFormatter
     top = program.StrictParser(prog="python -m benchmarks.bringup", description=__doc__, formatter_class=as_written)
-    add, many = top.add_argument, {"action": "append", "default": [], "metavar": "STEP"}
-    add("--only", **many, help="this step alone; repeatable")
-    add("--skip", **many, help="without this step; repeatable")
-    add("--dry-run", action="store_true", help="list the steps and their expected seconds")
+    add = top.add_argument
+    add("--only", action="append", default=[], choices=STEPS, help="this step alone; repeatable")
     add("--tree", type=Path, default=Path("."), metavar="PATH", help="checkout whose kernels are tried (default: here)")
     add("--out", type=Path, default=REPORT, metavar="FILE", help=f"the report, JSON (default: {REPORT})")
     add("--progress", choices=("json", "text"), default="text", help="on stderr")
     return top
 
 
-def _list(steps: Sequence[BringupStep]) -> int:
-    for step in steps:
-        print(f"{step.name:<10}{step.expected_s:>4.0f} s  {step.about}")
-    print(f"{'together':<10}{sum(step.expected_s for step in steps):>4.0f} s  expected on 2 H200; deadlines are longer")
-    return PASSED
-
-
-def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> int:
+def _bring_up(arguments: argparse.Namespace, steps: Sequence[str]) -> int:
     begin = time.monotonic()
     trial_file.check_writable(arguments.out)
-    checkout = Checkout("head", arguments.tree.resolve())
     progress = CaseCounter(len(steps), program.reporter(arguments.progress))
-    finished: list[BringupStep] = []
-    with Bringup(checkout, lambda event: progress.start(f"{BACKEND}: {event['what']}")) as bringup:
+    finished: list[str] = []
+    checkout = Checkout("head", arguments.tree.resolve())
+    with Bringup(checkout, lambda event: progress.start(f"backend: {event['what']}")) as bringup:
         progress.start("looking at torch and the devices")
         results = [bringup.probe()]
         try:
             for step in steps:
-                progress.start(step.name)
+                progress.start(step)
                 results += bringup.run(step)
                 finished.append(step)
                 progress.done += 1
         finally:  # an interrupted bring-up has a report too, which says so
+            machine = {name: fact for name, fact in fingerprint.fingerprint(bringup.devices).items() if name != "name"}
+            counts = Counter(row["status"] for result in results for row in result["rows"])
             report = {
-                **report_of(bringup, results, time.monotonic() - begin),
+                "format": FORMAT,
+                "version": VERSION,
+                "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                "seconds": round(time.monotonic() - begin, 1),
+                "counts": {str(status): counts[status] for status in RowStatus},
+                "machine": machine,
+                "environment": dict(bringup.environment),
+                "steps": results,
                 "complete": finished == list(steps),
-                "not_run": [step.name for step in STEPS if step not in finished],
+                "not_run": [step for step in STEPS if step not in finished],
             }
-            arguments.out.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     progress.finish()
-    return FAILED if report["counts"][RowStatus.FAIL] else PASSED
+    return program.FAULTS if counts[RowStatus.FAIL] else program.MEASURED
 
 
-# ---- the report: worth sending, nothing private ----------------------------------------------------------------------
-
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
-"""Variables with such names hold values that a report never shows."""
-
-SHORTEST_PRIVATE = 4
-"""Characters; a shorter text would blank ordinary words."""
+def result_of(name: str, begin: float, rows: list[Row]) -> StepResult:
+    """begin: by time.monotonic()."""
+    statuses = {row["status"] for row in rows}
+    status = next((status for status in RowStatus if status in statuses), RowStatus.NOT_HERE)
+    return {"step": name, "status": str(status), "seconds": round(time.monotonic() - begin, 2), "rows": rows}
 
 
-def report_of(bringup: Bringup, results: list[StepResult], seconds: float) -> dict[str, Any]:
-    """The machine, its versions, and what became of the steps."""
-    counts = Counter(row["status"] for result in results for row in result["rows"])
-    machine = fingerprint.fingerprint(bringup.devices)
-    del machine["name"]
-    report = {
-        "format": FORMAT,
-        "version": VERSION,
-        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "seconds": round(seconds, 1),
-        "counts": {str(status): counts[status] for status in RowStatus},
-        "machine": machine,
-        "devices": [{key: device[key] for key in device if key != "uuid"} for device in bringup.devices],
-        "environment": dict(bringup.environment),
-        "steps": results,
-    }
-    cleaned: dict[str, Any] = without_private(report, private_texts())
-    return cleaned
+class Bringup:
+    """Runs steps on one checkout.  A context manager: on leaving, its processes have ended and its files are gone.
+
+    devices, environment: what a first process saw (worker.probe).  fault: why nothing can be tried here, with the next
+    step after "; " where that is known; "" if it can.
+    """
+
+    def __init__(self, checkout: Checkout, report_progress: Report) -> None:
+        self.checkout, self.report_progress = checkout, report_progress
+        self.devices: list[dict[str, Any]] = []
+        self.environment: Mapping[str, Any] = {}
+        self.fault = ""
+        self._directory = make_directories()
+
+    def __enter__(self) -> Bringup:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        remove_directories(self._directory)
+
+    def probe(self) -> StepResult:
+        """Ask a first process for devices and versions; a crash or a hang of it is part of the answer."""
+        begin = time.monotonic()
+        try:
+            seen = self._asked("importing torch and asking for the devices", 1, PROBE_S, "probe")
+            self.devices, self.environment = seen["devices"], seen["environment"]
+            missing = f"torch cannot be imported: {self.environment.get('torch_missing', 'no reason given')}"
+            unseen = fingerprint.unseen_gpu(self.devices, self.environment)
+            self.fault = unseen if self.environment.get("torch") else missing
+        except Failed as error:
+            self.fault = f"the first process gave no answer: {error.failure.why}"
+        return result_of("devices", begin, [self._devices_row()])
+
+    def _devices_row(self) -> Row:
+        if self.fault:
+            why, _, next_step = self.fault.partition("; ")
+            general = "`ridgeline doctor` says what this machine has and what to repair"
+            return row("devices", RowStatus.FAIL, why, next_step or general)
+        names = Counter(f"{device['name']} ({device['arch']})" for device in self.devices)
+        seen = ", ".join(f"{count} x {name}" for name, count in names.items())
+        return row("devices", RowStatus.PASS, seen or "no GPU: only CPU backends are tried")
+
+    @property
+    def world(self) -> int:
+        """Ranks of a step: one per GPU, two without one."""
+        return len(self.devices) or min(CPU_RANKS, fingerprint.cpu_count())
+
+    def obstacle(self, step: str) -> str:
+        """Why a step is not tried, "" if it is."""
+        if self.fault:
+            return "see devices"
+        if step == "fences" and not self.devices:
+            return "no GPU"
+        if step != "backend" and self.world < 2:
+            return "needs 2 GPUs, torch sees 1" if self.devices else "needs 2 CPU cores where there is no GPU"
+        return ""
+
+    def run(self, step: str, deadline_s: float = DEADLINE_S) -> Iterator[StepResult]:
+        """The result of a step, or of each kernel of the backends, as it is done."""
+        begin = time.monotonic()
+        if why := self.obstacle(step):
+            yield result_of(step, begin, [row(step, RowStatus.NOT_HERE, why)])
+            return
+        try:
+            if step == "backend":
+                yield from tried_backends(self.checkout, self.report_progress)
+            else:
+                yield result_of(step, begin, self._probed(step, deadline_s))
+            return
+        except Failed as error:
+            failure = error.failure
+        except (CheckoutError, UsageError, Unkillable) as error:
+            why, _, detail = str(error).partition("\n")
+            failure = Failure(Status.ERROR, f"{type(error).__name__}: {why}", detail)
+        yield result_of(step, begin, [_failure_row(step, failure)])
+
+    def _probed(self, step: str, deadline_s: float) -> list[Row]:
+        """The rows of rank 0 of a step in processes of its own."""
+        token = os.urandom(4).hex()
+        shm = self._directory / "shm"
+        heap = (shm if shm.is_dir() else self._directory) / f"heap-{token}"
+        heap.mkdir()
+        device = "cuda:{}" if self.devices else "cpu"
+        files = str(self._directory / f"store-{token}"), str(heap)
+        places = [RankPlace(rank, self.world, device.format(rank), *files) for rank in range(self.world)]
+        per_rank = [{"place": dataclasses.asdict(place)} for place in places]
+        rows: list[Row] = self._asked(step, self.world, deadline_s, "bringup", per_rank, probe=step)
+        return rows
+
+    def _asked(
+        self, step: str, world: int, limit_s: float, op: str, per_rank: Sequence[Any] = (), **fields: Any
+    ) -> Any:
+        """What rank 0 of processes of their own answers, which have ended then.  Raises Failed."""
+        variables = {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo", "TMPDIR": str(self._directory)}
+        processes = started(op, sys.executable, self.checkout.path, world, self._directory, variables)
+        with processes as pool:
+            pool.post(step, limit_s, op, per_rank, **fields)
+            answer = pool.collect()[0]
+            pool.quit()
+            pool.close()
+        return answer
 
 
-def without_private(value: Any, private: dict[str, str]) -> Any:
-    """JSON values with every private text replaced."""
-    if isinstance(value, dict):
-        return {key: without_private(part, private) for key, part in value.items()}
-    if isinstance(value, list):
-        return [without_private(part, private) for part in value]
-    if isinstance(value, str):
-        for text, shown in private.items():
-            value = value.replace(text, shown)
-    return value
+def _failure_row(step: str, failure: Failure) -> Row:
+    """The row of a step whose process failed."""
+    if failure.status == Status.UNSUPPORTED:
+        return row(step, RowStatus.NOT_HERE, failure.why)
+    links = "" if step == "backend" else "check the links (`amd-smi topology`, `nvidia-smi topo -m`) and "
+    next_step = f"{links}run this step alone: `ridgeline bringup --only {step}`"
+    return row(step, RowStatus.FAIL, f"{failure.status}: {failure.why}", next_step, failure.detail)
 
 
-def private_texts() -> dict[str, str]:
-    """Host name, home, checkout, Python's folder and values of secret variables, the longest first: what is shown."""
-    folders = {str(Path.cwd()): "<here>", sys.prefix: "<python>", str(Path.home()): "<home>", platform.node(): "<host>"}
-    secrets = {value: "<secret>" for name, value in os.environ.items() if SECRET.search(name) and len(value) > 5}
-    texts = {**folders, **secrets}
-    return {text: texts[text] for text in sorted(texts, key=len, reverse=True) if len(text) >= SHORTEST_PRIVATE}
+# Every baseline and every backend of ours in one small case, called and compared with the reference.
+#
+# As `ridgeline verify` does it, so that a crash or a hang of one costs that one only.
+
+
+def tried_backends(checkout: Checkout, on_progress: Report) -> Iterator[StepResult]:
+    """The result of each kernel, as it is done; last what is said of the modules.
+
+    Raises UsageError or CheckoutError before anything runs.
+    """
+    begin = time.monotonic()
+    protocol = Protocol(rounds=0, trials=1, cache="hot", deadline_s=DEADLINE_S)
+    with Session([checkout], protocol, Selection("sweep"), on_progress) as session:
+        plans, description = session.plans(session.choose([])), session.descriptions["head"]
+        for name, cases in plans.items():
+            kernel_begin = time.monotonic()
+            yield result_of(f"backend/{name}", kernel_begin, _kernel_rows(session, name, cases))
+        broken = [
+            row("module", RowStatus.FAIL, f"{module['module']} does not import: {module['reason']}", "correct it")
+            for module in description.broken
+        ]
+        yield result_of("backend", begin, [row("declared", RowStatus.PASS, f"{len(plans)} kernels"), *broken])
+
+
+def _kernel_rows(session: Session, name: str, cases: Sequence[PlannedCase]) -> list[Row]:
+    """The backends of a kernel in its smallest case; a library that compiles itself for longer is left to verify."""
+    declared = session.descriptions["head"].kernels[name]
+    case = smallest(cases, declared["costs"])
+    if case is None:
+        why = next((case.skip for case in cases if case.skip), "it declares no case")
+        return [row(name, RowStatus.NOT_HERE, why)]
+    arms = tuple(arm for arm in case.arms if not (arm.libraries and arm.first_call_s > DEADLINE_S))
+    entries = session.checks({name: [dataclasses.replace(case, arms=arms)]}) if arms else ()
+    checked = {key: arm for _, entry in entries for key, arm in entry["arms"].items()}
+    return [
+        arm_row(name, case.name, arm, checked.get(arm.key), arm.backend in declared["baselines"]) for arm in case.arms
+    ]
+
+
+def smallest(cases: Sequence[PlannedCase], costs: Mapping[str, Mapping[str, int]]) -> PlannedCase | None:
+    """Of the cases that can run here with the most ranks the cheapest; a byte counts as 100 FLOPs."""
+    possible = [case for case in cases if not case.skip and case.name in costs]
+
+    def order(case: PlannedCase) -> tuple[int, float]:
+        return -case.world, costs[case.name]["flops"] + 100.0 * costs[case.name]["hbm_bytes"]
+
+    return min(possible, key=order, default=None)
+
+
+def arm_row(kernel: str, case: str, arm: PlannedArm, checked: Mapping[str, Any] | None, is_baseline: bool) -> Row:
+    """What became of one backend.  checked: its entry, None where it was not tried."""
+    kind = "baseline" if is_baseline else "backend"
+    name = f"{kernel}/{arm.backend}"
+    verify = f"`ridgeline verify --tier sweep --kernel {kernel} --case {case} --backend {arm.backend}`"
+    if checked is None:
+        why = f"not tried: {arm.libraries} compiles itself on first use, up to {arm.first_call_s / 60:.0f} minutes"
+        return row(name, RowStatus.NOT_HERE, why, verify)
+    status = Status(checked["status"])
+    if status == Status.OK:
+        return row(name, RowStatus.PASS, f"{kind}, right in {case} (error {checked['error']['norm']:.1e})")
+    if status not in FAILED:
+        return row(name, RowStatus.NOT_HERE, f"{kind}, {case}: {checked['why']}")
+    text = f"{kind}, {case}: {status}: {checked['why']}"
+    return row(name, RowStatus.FAIL, text, verify, checked.get("detail", ""))
 
 
 if __name__ == "__main__":

@@ -34,13 +34,13 @@ def _await_without_order(
 def litmus(
     data, signals, bases, wrong, rank, rounds,
     PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr,
-    RELEASE: tl.constexpr, ACQUIRE: tl.constexpr,
+    ORDERED: tl.constexpr,
 ):  # fmt: skip
     """Message passing between the same program of all ranks: data, then a flag; whoever sees the flag reads the data.
 
     data int32[2, PROGRAMS, WORLD, BLOCK] on the heap: a row per sender, in two halves by turns, so that a sender never
     overwrites what is still read: it has met the reader in the round between.  rounds must be even, for the same reason
-    between two launches.  RELEASE, ACQUIRE: without one of them it is a control.
+    between two launches.  ORDERED: without it, neither releases nor acquires: the control.
     wrong int32[PROGRAMS, BLOCK] counts the elements that were not those of the round.
     """
     program = tl.program_id(0)
@@ -54,12 +54,12 @@ def litmus(
         half = data + ((i % 2) * PROGRAMS + program) * (WORLD * BLOCK)
         for k in tl.static_range(1, WORLD):
             tl.store(translate(half + rank * BLOCK, heaps[0], heaps[k]) + lane, later(epoch, lane))
-        if RELEASE:
+        if ORDERED:
             raise_flags(flags, rank, epoch, WORLD, LANES, AMD)
         else:
             tl.debug_barrier()
             _raise_without_order(flags, rank, epoch, WORLD, LANES)
-        if ACQUIRE:
+        if ORDERED:
             await_peers(signals, program, rank, epoch, PROGRAMS, WORLD, LANES)
         else:
             _await_without_order(signals, program, rank, epoch, PROGRAMS, WORLD, LANES)

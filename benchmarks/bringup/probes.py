@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks.bringup.steps import RankPlace, Row, RowStatus, row, verdict_row
+from benchmarks.bringup import RankPlace, Row, RowStatus, row, verdict_row
 from benchmarks.worker import probe
 from benchmarks.worker.failures import first_line
 from kernels import symmetric_heap
@@ -56,11 +56,6 @@ def synchronize(place: RankPlace) -> None:
         torch.cuda.synchronize(place.device)
 
 
-def lanes(world: int) -> int:
-    """Of a kernel that has one lane per rank: a power of two."""
-    return max(2, 1 << (world - 1).bit_length())
-
-
 # The symmetric heap: peer access, allocate, map, write to each peer and check, rate per peer.
 
 
@@ -92,11 +87,11 @@ def _heap_rows(place: RankPlace) -> Iterator[Row]:
         yield row("allocate", RowStatus.FAIL, f"kernels.symmetric_heap.create failed: {why}", HEAP_HINT)
         return
     with heap:
-        took = max(gathered(time.monotonic() - begin)), "s"
+        took_s = max(gathered(time.monotonic() - begin))
         homes = heap.facts.get("homes", {})
         unusable = "".join(f"; {name}: {facts['why']}" for name, facts in homes.items() if facts["why"])
         where = f"{2 * size >> 20} MiB on each of {place.world} ranks, mapped by all"
-        yield row("allocate", RowStatus.PASS, f"{where}; home: {heap.facts['home']}{unusable}", took=took)
+        yield row("allocate", RowStatus.PASS, f"{where} in {took_s:.1f} s; home: {heap.facts['home']}{unusable}")
         try:
             yield rates_row(symmetric_heap.probe(heap, size))
         except symmetric_heap.HeapError as error:
@@ -127,12 +122,10 @@ def rates_row(rates: Sequence[Sequence[float]]) -> Row:
     median = ordered[len(ordered) // 2]
     slow = [f"{pair} {rate:.0f} GB/s" for pair, rate in links.items() if rate < LINK_SHARE * median]
     spread = f"median of {len(links)} directions, {ordered[0]:.3g} to {ordered[-1]:.3g}"
-    numbers = {"median": (median, "GB/s"), "slowest": (ordered[0], "GB/s")}
-    numbers |= {pair: (rate, "GB/s") for pair, rate in links.items()}
     problem = f"much slower: {', '.join(slow[:6])}" if slow else ""
     next_step = "check this link: `amd-smi xgmi`, `nvidia-smi nvlink -s`"
     text = f"each rank to each peer, checked: {median:.3g} GB/s ({spread})"
-    return verdict_row("write", text, problem, next_step, **numbers)
+    return verdict_row("write", text, problem, next_step, gbs=links)
 
 
 ORDER_HINT = (
@@ -145,13 +138,12 @@ ORDER_HINT = (
 
 @dataclasses.dataclass(frozen=True)
 class Litmus:
-    """programs x rounds messages per pair and direction, each of `block` int32.  Not both fences: a control."""
+    """programs x rounds messages per pair and direction, each of `block` int32.  Without fences: a control."""
 
     name: str
     programs: int
     rounds: int
-    release: bool = True
-    acquire: bool = True
+    fences: bool = True
     block: int = 1024
 
     @property
@@ -166,13 +158,10 @@ MANY = Litmus("many programs", programs=32, rounds=32768)
 ONE = Litmus("one program", programs=1, rounds=65536)
 """The links are idle but for this message: gives the time of one exchange."""
 
-CONTROLS = (
-    Litmus("control, no release", programs=32, rounds=32768, release=False),
-    Litmus("control, no acquire", programs=32, rounds=32768, acquire=False),
-)
-"""The same with one fence less; what they see is what the fences prevent."""
+CONTROL = Litmus("control, no fences", programs=32, rounds=32768, fences=False)
+"""The same without release and acquire; what it sees is what the fences prevent."""
 
-PLANS = (MANY, ONE, *CONTROLS)
+PLANS = (MANY, ONE, CONTROL)
 
 
 def fences(place: RankPlace, plans: tuple[Litmus, ...] = PLANS) -> list[Row]:
@@ -205,8 +194,8 @@ def _litmus_run(place: RankPlace, heap: Any, plan: Litmus) -> tuple[list[int], f
     def launch(rounds: int) -> None:
         link_device.litmus[(plan.programs,)](
             data, signals, heap.bases, wrong, place.rank, rounds, PROGRAMS=plan.programs, BLOCK=plan.block,
-            WORLD=place.world, LANES=lanes(place.world), AMD=IS_AMD, RELEASE=plan.release,
-            ACQUIRE=plan.acquire, num_warps=4,
+            WORLD=place.world, LANES=max(2, 1 << (place.world - 1).bit_length()), AMD=IS_AMD, ORDERED=plan.fences,
+            num_warps=4,
         )  # fmt: skip
 
     launch(2)  # compiles
@@ -225,17 +214,12 @@ def litmus_row(plan: Litmus, wrong: list[int], seconds: float) -> Row:
     """wrong: elements by rank that were not those of the round when the flag was."""
     text = f"{plan.messages:,} messages of {4 * plan.block // 1024} KiB per pair and direction: {sum(wrong)} violations"
     exchange_us = seconds / plan.rounds * 1e6
-    numbers = {
-        "messages": (plan.messages, "per pair"),
-        "violations": (sum(wrong), "elements"),
-        "exchange": (exchange_us, "us"),
-    }
-    if not (plan.release and plan.acquire):
+    if not plan.fences:
         percent = 100 * sum(wrong) / (plan.messages * plan.block * len(wrong) * (len(wrong) - 1))
-        prevented = f"{percent:.3g} % of what was sent; this is what the fence prevents"
-        return row(plan.name, RowStatus.PASS, f"{text} ({prevented})", **numbers)
+        prevented = f"{percent:.3g} % of what was sent; this is what the fences prevent"
+        return row(plan.name, RowStatus.PASS, f"{text} ({prevented})")
     by_rank = ", ".join(f"rank {rank}: {count}" for rank, count in enumerate(wrong) if count)
-    return verdict_row(plan.name, f"{text}, {exchange_us:.2f} us per exchange", by_rank, ORDER_HINT, **numbers)
+    return verdict_row(plan.name, f"{text}, {exchange_us:.2f} us per exchange", by_rank, ORDER_HINT)
 
 
 # The vendor's collectives: RCCL or NCCL (gloo without a GPU) can meet, move the right data, and how fast.
@@ -248,13 +232,9 @@ CALLS = 10
 """Calls that the rate is taken from."""
 
 
-def all_gather(place: RankPlace) -> list[Row]:
+def rccl(place: RankPlace) -> list[Row]:
     """One row."""
-    begin = time.monotonic()
     with process_group(place):
-        dist.all_reduce(torch.zeros(1, device=place.device))  # connects
-        synchronize(place)
-        connecting_s = time.monotonic() - begin
         mib = GATHERED_MIB if place.is_gpu else GATHERED_CPU_MIB
         own = torch.full((mib << 18,), float(place.rank + 1), device=place.device)
         out = torch.zeros((place.world, mib << 18), device=place.device)
@@ -268,14 +248,12 @@ def all_gather(place: RankPlace) -> list[Row]:
         seconds = max(gathered((time.perf_counter() - begin) / CALLS))
         is_right = all(gathered(all(bool((part == rank + 1).all()) for rank, part in enumerate(out))))
     library = f"{'RCCL' if IS_AMD else 'NCCL'} {probe.environment()['nccl']}" if place.is_gpu else "gloo"
-    return [gather_row(library, place.world, mib, is_right, seconds, connecting_s)]
+    return [gather_row(library, place.world, mib, is_right, seconds)]
 
 
-def gather_row(library: str, world: int, mib: int, is_right: bool, seconds: float, connecting_s: float) -> Row:
-    """mib: per rank.  seconds: of a call.  algbw is of the whole output; busbw as nccl-tests has it."""
-    algbw = (mib << 20) * world / seconds / 1e9
-    busbw = algbw * (world - 1) / world
+def gather_row(library: str, world: int, mib: int, is_right: bool, seconds: float) -> Row:
+    """mib: per rank.  seconds: of a call.  busbw as nccl-tests has it."""
+    busbw = (mib << 20) * (world - 1) / seconds / 1e9
     text = f"{library}, {world} ranks: all-gather of {mib} MiB per rank, busbw {busbw:.3g} GB/s"
-    numbers = {"algbw": (algbw, "GB/s"), "busbw": (busbw, "GB/s"), "connect": (connecting_s, "s")}
     problem = "" if is_right else "the output is wrong"
-    return verdict_row("all_gather", text, problem, "set NCCL_DEBUG=INFO and run this step again", **numbers)
+    return verdict_row("all_gather", text, problem, "set NCCL_DEBUG=INFO and run this step again")

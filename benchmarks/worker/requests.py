@@ -124,7 +124,7 @@ class Service:
     def do_bringup(self, probe: str, place: JsonObject) -> list[JsonObject]:
         """The rows of a step of the bring-up; probe: a function of benchmarks.bringup.probes."""
         sys.modules["benchmarks"] = our("benchmarks")  # its probes are ours, and no project's code is imported
-        kind = importlib.import_module("benchmarks.bringup.steps").RankPlace
+        kind = importlib.import_module("benchmarks.bringup").RankPlace
         rows: list[JsonObject] = getattr(importlib.import_module("benchmarks.bringup.probes"), probe)(kind(**place))
         return rows
 

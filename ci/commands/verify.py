@@ -90,9 +90,8 @@ EXAMPLE = "ridgeline bringup\n  ridgeline bringup --only heap --only fences"
 
 
 @verb(EXAMPLE)
-@several("--only STEP", "Only this step (repeatable); --dry-run lists them.", click.Choice(BRINGUP_STEPS))
-@several("--skip STEP", "All but this step (repeatable).", click.Choice(BRINGUP_STEPS))
-@option("--out", f"The report, a JSON file worth sending to us (default: {REPORT}).", NewFile())
+@several("--only", "Only this step (repeatable).", click.Choice(BRINGUP_STEPS))
+@option("--out", f"The report, a JSON file (default: {REPORT}).", NewFile())
 @option("--tree", "This source tree.", FOLDER_THERE)
 @JSON
 @DRY_RUN
@@ -102,26 +101,27 @@ def bringup(given: Given) -> int:
     Symmetric heap, fences, RCCL, each backend in one case.  Takes minutes and survives a crash or a hang of any step;
     `ridgeline doctor` says what the machine itself is.
     """
-    if not given.dry_run:
-        wait_for_turn()
     file = given.out or project.place(REPORT)
     where = given.tree or project.around(Path.cwd()).root
-    flags = ["--dry-run"] if given.dry_run else []
-    argv = [*program("benchmarks.bringup", *flags), *options(only=given.only, skip=given.skip)]
+    if given.dry_run:
+        click.echo(f"would try {', '.join(given.only or BRINGUP_STEPS)} with the kernels of {where} into {file}")
+        return PASS
+    argv = [*program("benchmarks.bringup"), *options(only=given.only)]
     argv += options(out=file.resolve(), tree=where.resolve(), progress="json")
+    wait_for_turn()
     try:
         ended = follow(argv, err_console(), "bringup")
     except KeyboardInterrupt:
         click.echo(f"interrupted: {file} has what is finished; `{again()}` begins anew", err=True)
         return INTERRUPTED
-    if ended.code not in (PASS, REGRESSION) or given.dry_run:
-        if ended.code not in (PASS, REGRESSION, USAGE):
+    if ended.code not in (PASS, REGRESSION):
+        if ended.code != USAGE:
             err_console().print(f"the measuring program broke off: {ended.how}", style="bold red")
-        return PASS if ended.code == PASS else USAGE
+        return USAGE
     document = json.loads(file.read_text(encoding="utf-8"))
     if given.as_json:
         print_json(document)
     else:
         run_summary.show_bringup(document, out_console())
-        click.echo(f"report: {file}; it names no host, user or secret; please send it to us")
+        click.echo(f"report: {file}; what failed may show paths of this machine: read it before you send it to us")
     return ended.code

@@ -15,7 +15,7 @@ def litmus(arch: str, world: int, ordered: bool) -> Any:
     arguments = dict.fromkeys(("data", "signals", "wrong"), ("*i32", (1024,)))
     arguments |= {"bases": ("*i64", (world,)), "rank": 3, "rounds": 16}
     fixed = {"PROGRAMS": MANY.programs, "BLOCK": MANY.block, "WORLD": world, "LANES": max(2, world)}
-    fixed |= {"AMD": arch.startswith("gfx"), "RELEASE": ordered, "ACQUIRE": ordered}
+    fixed |= {"AMD": arch.startswith("gfx"), "ORDERED": ordered}
     return compiled(Compilation("litmus", link_device.litmus, arguments, fixed, {"num_warps": 4}), arch)
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import triton
 import triton.language as tl
 
-from benchmarks.bringup import link_device, probes
+from benchmarks.bringup import RankPlace, link_device, probes
 from benchmarks.bringup.probes import Litmus
-from benchmarks.bringup.steps import RankPlace
 
 PLANS = (
     Litmus("many", programs=2, rounds=6, block=64),
-    Litmus("control", programs=1, rounds=4, release=False, acquire=False, block=64),
+    Litmus("control", programs=1, rounds=4, fences=False, block=64),
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.bringup.steps import STEPS
+from benchmarks.bringup import STEPS
 from ci.commands import run as module
 from ci.commands import verify as bringup
 from ci.harness import ChildExit, MeasurePlan
@@ -102,7 +102,7 @@ def test_the_exit_code_is_that_of_the_steps(tmp_path: Path, monkeypatch, ended: 
 
 
 def test_the_steps_are_those_of_the_measuring_program(tmp_path: Path) -> None:
-    assert tuple(step.name for step in STEPS) == bringup.BRINGUP_STEPS
+    assert tuple(STEPS) == bringup.BRINGUP_STEPS
     done = invoke(tmp_path, "--only", "heaps")
     assert done.exit_code == 3
     assert "'heaps' is not one of 'heap', 'fences', 'rccl', 'backend'" in done.stderr
