@@ -86,7 +86,7 @@ class CheckoutCode:
             if path is None:
                 fault = fault or self._elsewhere(file)
             elif path in known:
-                own[path] = self.tree.files[path].digest[:DIGITS]
+                own[path] = self.tree.digest(path)[:DIGITS]
             elif path not in BY_HARNESS:
                 fault = fault or self._unseen(path)
         return Ran(own, fault)

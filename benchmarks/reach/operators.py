@@ -16,11 +16,12 @@ import hashlib
 import os
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from benchmarks.reach.sources import KERNEL, Imported, Unreadable, imported, makers, names_in, syntax
-from benchmarks.reach.tree import SourceFile, SourceTree, module_name
+from benchmarks.reach.tree import SourceTree, is_of_part, module_name
 from kernels.project import current_kernel
 
 OF_THE_HARNESS = ("kernels.spec", "kernels.symmetric_heap")
@@ -61,56 +62,50 @@ class Reach:
         return not self.differing and not self.unknown
 
 
-def compared(base: SourceTree, head: SourceTree) -> Reach:
-    """What can differ between two trees."""
-    if base.packages != head.packages:
-        listed = f"{', '.join(base.packages)} in base, {', '.join(head.packages)} in head"
-        return Reach(unknown=f"the two sides list other packages with kernels: {listed}")
-    if base.layout.sources != head.layout.sources:
-        return Reach(unknown="the two sides import packages from other folders")
-    try:
-        homes = [_under_names_of(head, declared(base)), declared(head)]
-    except Unreadable as error:
-        return Reach(unknown=str(error))
-    names = dict.fromkeys([*homes[1], *homes[0]])
-    if not names:
-        return Reach(unknown="no operator can be read from the source without running it")
-    changed = {name: _changed(name, (base, homes[0]), (head, homes[1])) for name in names}
-    same = tuple(name for name, files in changed.items() if not files)
-    of_base, of_head = (frozenset(one) for one in homes)
-    differing = {name: files for name, files in changed.items() if files}
-    return Reach(same, differing, new=of_head - of_base, gone=of_base - of_head)
-
-
-def _under_names_of(head: SourceTree, homes: Homes) -> Homes:
-    """Base's operators under the names that head's settings give them."""
-    renamed = head.layout.renamed
-    found: dict[str, dict[str, None]] = {}
-    for name, parts in homes.items():
-        found.setdefault(current_kernel(name, renamed), {}).update(dict.fromkeys(parts))
-    return {name: tuple(parts) for name, parts in found.items()}
-
-
 Homes = Mapping[str, tuple[str, ...]]
 """The parts of packages in which each operator is declared: folders, or modules without .py."""
 
 
+def compared(base: SourceTree, head: SourceTree) -> Reach:
+    """What can differ between two trees."""
+    if base.layout.packages != head.layout.packages:
+        listed = f"{', '.join(base.layout.packages)} in base, {', '.join(head.layout.packages)} in head"
+        return Reach(unknown=f"the two sides list other packages with kernels: {listed}")
+    if base.layout.sources != head.layout.sources:
+        return Reach(unknown="the two sides import packages from other folders")
+    try:
+        of_base, of_head = dict[str, tuple[str, ...]](), declared(head)
+        for name, parts in declared(base).items():  # under the names that head's settings give them
+            now = current_kernel(name, head.layout.renamed)
+            of_base[now] = (*of_base.get(now, ()), *parts)
+    except Unreadable as error:
+        return Reach(unknown=str(error))
+    names = dict.fromkeys([*of_head, *of_base])
+    if not names:
+        return Reach(unknown="no operator can be read from the source without running it")
+    changed = {name: _changed(name, (base, of_base), (head, of_head)) for name in names}
+    same = tuple(name for name, files in changed.items() if not files)
+    differing = {name: files for name, files in changed.items() if files}
+    new, gone = frozenset(of_head.keys() - of_base.keys()), frozenset(of_base.keys() - of_head.keys())
+    return Reach(same, differing, new=new, gone=gone)
+
+
 def declared(tree: SourceTree) -> dict[str, tuple[str, ...]]:
     """Every operator, and where it is declared.  Raises Unreadable where that is not certain."""
-    sources = {path: file.text for path, file in tree.files.items() if path.endswith(".py") and tree.listed(path)}
-    found: dict[str, dict[str, None]] = {}
-    for path, text in sources.items():
-        for name in names_in(text) if KERNEL in text else ():
-            found.setdefault(name, {})[part_of(tree, path)] = None
-    if _made_elsewhere(tree, [(path, maker) for path, text in sources.items() for maker in makers(text)]):
+    paths = [path for path in tree.files if path.endswith(".py") and tree.listed(path)]
+    homes: dict[str, tuple[str, ...]] = {}
+    for path in paths:
+        for name in names_in(tree.text(path)) if KERNEL in tree.text(path) else ():
+            homes[name] = (*homes.get(name, ()), part_of(tree, path))
+    if _made_elsewhere(tree, {maker for path in paths for maker in makers(tree.text(path), *_module(path))}):
         raise Unreadable
-    return {name: tuple(parts) for name, parts in found.items()}
+    return homes
 
 
 def declared_by(tree: SourceTree, module: str) -> list[str] | None:
     """The operators in the part of a package that a module stands for; None where the source does not say it."""
     part = part_of_module(tree, module)
-    if not any(path == f"{part}.py" or path.startswith(f"{part}/") for path in tree.files):
+    if not any(is_of_part(path, part) for path in tree.files):
         return None
     try:
         homes = declared(tree)
@@ -119,24 +114,20 @@ def declared_by(tree: SourceTree, module: str) -> list[str] | None:
     return [name for name, parts in homes.items() if any(f"{one}/".startswith(f"{part}/") for one in parts)]
 
 
-def _made_elsewhere(tree: SourceTree, called: Iterable[tuple[str, str]]) -> bool:
-    """Whether a function that a listed module calls as it is loaded may make operators: one of another project, or one
-    that reaches the class from outside of the listed packages.  called: path of the module, name (see makers)."""
+def _made_elsewhere(tree: SourceTree, called: Iterable[str]) -> bool:
+    """Whether functions that listed modules call as they are loaded may make operators: those of another project, and
+    those that reach the class from outside of the listed packages.  called: their full names (see makers)."""
     files: set[str] = set()
-    for path, maker in called:
-        bare = maker.lstrip(".")
-        above = module_name(path).split(".")
-        up = len(maker) - len(bare) - path.endswith("__init__.py")
-        names = ".".join([*above[: len(above) - up], bare] if maker != bare else [bare]).split(".")
+    for maker in called:
+        names = maker.split(".")
         places = (files_of_module(tree, ".".join(names[:length])) for length in range(len(names), 0, -1))
         found = next(filter(None, places), [])
         if not found:
             return True
         files.update(found)
-    parts = tuple(sorted(one.removesuffix(".py").removesuffix("/__init__") for one in files))
-    reachable = (_Closure(tree).of(parts) or whole(tree)) if parts else ()
-    outside = (one for one in reachable if one.endswith(".py") and not tree.listed(one))
-    return any(KERNEL in tree.files[one].text and "spec" in tree.files[one].text for one in outside)
+    parts = tuple(sorted(path.removesuffix(".py").removesuffix("/__init__") for path in files))
+    outside = [path for path in reached(tree, parts) if not tree.listed(path)] if parts else ()
+    return any(KERNEL in tree.text(path) and "spec" in tree.text(path) for path in outside)
 
 
 def part_of(tree: SourceTree, path: str) -> str:
@@ -151,7 +142,7 @@ def part_of(tree: SourceTree, path: str) -> str:
 
 def part_of_module(tree: SourceTree, module: str) -> str:
     """The part that a module of a listed package lies in."""
-    packages = zip(tree.packages, tree.homes, strict=True)
+    packages = zip(tree.layout.packages, tree.homes, strict=True)
     fits = [(package, home) for package, home in packages if f"{module}.".startswith(f"{package}.")]
     package, home = max(fits, key=lambda one: len(one[0]), default=("", ""))
     first = module.removeprefix(package).strip(".").partition(".")[0]
@@ -161,28 +152,25 @@ def part_of_module(tree: SourceTree, module: str) -> str:
 def _changed(name: str, *sides: tuple[SourceTree, Homes]) -> tuple[str, ...]:
     """Files that the operator can reach on one side and that the other side lacks or has otherwise; comments and
     formatting of Python files do not count."""
-    digests = [
-        {path: tree.files[path].digest for path in reached(tree, homes[name])} if name in homes else {}
+    base, head = (
+        {path: tree.digest(path) for path in reached(tree, homes[name])} if name in homes else {}
         for tree, homes in sides
-    ]
-    paths = sorted({*digests[0], *digests[1]})
-    differing = [path for path in paths if digests[0].get(path) != digests[1].get(path)]
+    )
+    differing = sorted(path for path in {*base, *head} if base.get(path) != head.get(path))
     trees = [tree for tree, _ in sides]
-    return tuple(path for path in differing if not _is_same_code(*(tree.files.get(path) for tree in trees)))
+    return tuple(path for path in differing if not _is_same_code(path, trees))
 
 
-def _is_same_code(base: SourceFile | None, head: SourceFile | None) -> bool:
-    """Whether both are Python that is executed alike."""
-    if base is None or head is None or not (base.text and head.text):
-        return False
-    code = syntax(base.text)
-    return code is not None and code == syntax(head.text)
+def _is_same_code(path: str, trees: Iterable[SourceTree]) -> bool:
+    """Whether a file is Python on both sides that is executed alike."""
+    base, head = (syntax(tree.text(path)) if path in tree.files and tree.text(path) else None for tree in trees)
+    return base is not None and base == head
 
 
 def digest(tree: SourceTree, paths: Iterable[str]) -> str:
     """Of files of a tree: their names and their contents."""
     files = sorted(set(paths))
-    told = "".join(f"{path}\0{tree.files[path].digest}\n" for path in files)
+    told = "".join(f"{path}\0{tree.digest(path)}\n" for path in files)
     return hashlib.sha256(told.encode()).hexdigest()[:DIGITS]
 
 
@@ -213,60 +201,65 @@ def reached_by_all(tree: SourceTree, names: Iterable[str] = ()) -> set[str]:
 
 def reached(tree: SourceTree, parts: Iterable[str]) -> set[str]:
     """Every file that the code of some parts can come from."""
-    closure = _Closure(tree)
-    return closure.of(tuple(parts)) or whole(tree)
+    return _closure(tree, tuple(parts)) or whole(tree)
+
+
+def _module(path: str) -> tuple[str, bool]:
+    """The dotted name of a file, and whether it is that of a package."""
+    return module_name(path), path.endswith("__init__.py")
 
 
 def _imports(tree: SourceTree, path: str) -> Imported:
-    return imported(tree.files[path].text, module_name(path), path.endswith("__init__.py"))
+    return imported(tree.text(path), *_module(path))
 
 
 class _Index:
     """The files of a tree by what can be said of them.
 
     modules: paths by dotted name, from the folders that packages are imported from.  elsewhere: the same from any other
-    folder, with whether that folder is itself a package.
+    folder that is itself no package.
     """
 
     def __init__(self, tree: SourceTree) -> None:
-        self.modules: dict[str, list[str]] = {}
-        self.elsewhere: dict[str, list[tuple[str, bool]]] = {}
-        self.names: dict[str, list[str]] = {}
-        self.endings: dict[str, list[str]] = {}
-        self.folders: dict[str, list[str]] = {}
-        self.inside: dict[str, list[str]] = {}
-        sources = set(tree.layout.sources)
-        for path in sorted(whole(tree)):
+        self.modules, self.elsewhere = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+        self.names, self.endings = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+        self.folders, self.inside = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+        sources = {*tree.layout.sources, ""}
+        self.paths = sorted(whole(tree))
+        for path in self.paths:
             *above, name = path.split("/")
-            self.names.setdefault(name, []).append(path)
-            self.endings.setdefault(PurePosixPath(name).suffix, []).append(path)
-            self.inside.setdefault("/".join(above), []).append(path)
+            self.names[name].append(path)
+            self.endings[PurePosixPath(name).suffix].append(path)
+            self.inside["/".join(above)].append(path)
             for folder in above:
-                self.folders.setdefault(folder, []).append(path)
-            if path.endswith(".py"):
-                self._add_module(tree, path, sources)
+                self.folders[folder].append(path)
+            names = module_name(path).split(".") if name.endswith(".py") and path != "__init__.py" else []
+            for start, first in enumerate(names):
+                root, dotted = "/".join(names[:start]), ".".join(names[start:])
+                if root in sources:
+                    self.modules[dotted].append(path)
+                elif first not in sys.stdlib_module_names and f"{root}/__init__.py" not in tree.files:
+                    self.elsewhere[dotted].append(path)
 
-    def _add_module(self, tree: SourceTree, path: str, sources: set[str]) -> None:
-        names = module_name(path).split(".") if path != "__init__.py" else []
-        for start in range(len(names)):
-            root, dotted = "/".join(names[:start]), ".".join(names[start:])
-            if root in sources or not root:
-                self.modules.setdefault(dotted, []).append(path)
-            elif names[start] not in sys.stdlib_module_names:
-                self.elsewhere.setdefault(dotted, []).append((path, f"{root}/__init__.py" in tree.files))
+    def module(self, dotted: str) -> list[str]:
+        """The files of a module; one that no source folder has is looked for in every folder that is no package."""
+        return self.modules.get(dotted) or self.elsewhere.get(dotted, [])
 
-    def module(self, dotted: str, anywhere: bool) -> list[str]:
-        """The files of a module.  Those that no source folder has are looked for in every folder that is no package;
-        anywhere: in packages too, and as well as in the source folders."""
-        known = self.modules.get(dotted, [])
-        if known and not anywhere:
-            return known
-        return known + [path for path, package in self.elsewhere.get(dotted, ()) if anywhere or not package]
+    def of_name(self, dotted: str) -> Iterator[str]:
+        """The files of a module, if there is one of this name, and of the packages that it lies in; "package.*" is
+        every file below a package."""
+        names = dotted.split(".")
+        for length in range(1, len(names) + 1):
+            yield from self.module(".".join(names[:length]))
+        if names[-1] == "*":
+            for init in self.module(".".join(names[:-1])):
+                below = f"{init.rpartition('/')[0]}/"
+                yield from (path for path in self.paths if path.startswith(below))
 
 
 def files_of_module(tree: SourceTree, dotted: str) -> list[str]:
     """The files that a module of this name can be in a tree."""
-    return _index(tree).module(dotted, anywhere=False)
+    return _index(tree).module(dotted)
 
 
 @functools.lru_cache(maxsize=8)
@@ -274,62 +267,39 @@ def _index(tree: SourceTree) -> _Index:
     return _Index(tree)
 
 
-class _Closure:
-    def __init__(self, tree: SourceTree) -> None:
-        self._tree, self._index = tree, _index(tree)
-        self._found: set[str] = set()
-        self._anywhere = False
+def _closure(tree: SourceTree, parts: tuple[str, ...]) -> set[str]:
+    """The files of parts, and all that they need; empty where that cannot be known."""
+    index = _index(tree)
+    found = {path for path in tree.files if path.endswith((*COMPILED, "/"))}
+    left = [path for path in tree.files for part in parts if is_of_part(path, part)]
+    modules = {*(part.replace("/", ".") for part in parts), *OF_THE_HARNESS}  # with the packages that they lie in
+    left += [path for module in modules for path in index.of_name(module)]
+    words: set[str] = set()
+    while left:
+        path = left.pop()
+        if path not in found and path.endswith(".py"):
+            imports = _imports(tree, path)
+            if imports.dynamic:
+                return set()
+            words |= imports.strings
+            left += (file for module in imports.modules for file in index.of_name(module))
+            left += (near for near in index.inside.get(path.rpartition("/")[0], ()) if not near.endswith(".py"))
+        found.add(path)
+        if not left:
+            left = [file for word in words for file in _files_named(index, word, found) if file not in found]
+    return found
 
-    def of(self, parts: tuple[str, ...]) -> set[str]:
-        """The files of these parts, and all that they need; empty where that cannot be known."""
-        self._found = {path for path in self._tree.files if path.endswith((*COMPILED, "/"))}
-        left = [path for path in self._tree.files for part in parts if path.startswith(f"{part}/")]
-        left += [path for part in parts if (path := f"{part}.py") in self._tree.files]
-        modules = {*(part.replace("/", ".") for part in parts), *OF_THE_HARNESS}  # with the packages that they lie in
-        left += [path for module in modules for path in self._modules(module)]
-        words: set[str] = set()
-        while left:
-            path = left.pop()
-            if path not in self._found and path.endswith(".py"):
-                one = _imports(self._tree, path)
-                if one.dynamic:
-                    return set()
-                if one.moves and not self._anywhere:
-                    self._anywhere = True
-                    return self.of(parts)
-                words |= one.strings
-                left += self._needed(path, one)
-            self._found.add(path)
-            if not left:
-                left = [file for word in words for file in self._files_named(word) if file not in self._found]
-        return self._found
 
-    def _needed(self, path: str, one: Imported) -> Iterator[str]:
-        for module in one.modules:
-            yield from self._modules(module)
-        for package in one.whole:
-            for init in self._index.module(package, self._anywhere):
-                below = init.rpartition("/")[0] + "/"
-                yield from (one for one in self._tree.files if one.startswith(below))
-        folder = path.rpartition("/")[0]
-        yield from (near for near in self._index.inside.get(folder, ()) if not near.endswith(".py"))
-
-    def _modules(self, dotted: str) -> Iterator[str]:
-        """The files of a module, if there is one of this name, and of the packages that it lies in."""
-        names = dotted.split(".")
-        for length in range(1, len(names) + 1):
-            yield from self._index.module(".".join(names[:length]), self._anywhere)
-
-    def _files_named(self, text: str) -> Iterator[str]:
-        """The files that a string can mean: by the end of their path (only those beside a module that is reached, where
-        there are some), by an ending or a pattern, or by their folder."""
-        path = "/".join(piece for piece in text.split("/") if piece not in ("", ".", ".."))
-        name = path.rpartition("/")[2]
-        named = [one for one in self._index.names.get(name, ()) if f"/{one}".endswith(f"/{path}")]
-        yield from named if self._found.isdisjoint(named) else ()
-        if name.startswith((".", "*")) or not FILE_NAME.fullmatch(name):
-            ending = PurePosixPath(f"x{name}").suffix
-            yield from self._index.endings.get(ending, ()) if len(ending) > 1 else ()
-        for one in self._index.folders.get(name, ()):
-            if not one.endswith(".py") and f"/{path}/" in f"/{one}":
-                yield one
+def _files_named(index: _Index, text: str, found: set[str]) -> Iterator[str]:
+    """The files that a string can mean: by the end of their path (only those beside a module that is reached, where
+    there are some), by an ending or a pattern, or by their folder."""
+    path = "/".join(piece for piece in text.split("/") if piece not in ("", ".", ".."))
+    name = path.rpartition("/")[2]
+    named = [file for file in index.names.get(name, ()) if f"/{file}".endswith(f"/{path}")]
+    yield from named if found.isdisjoint(named) else ()
+    if name.startswith((".", "*")) or not FILE_NAME.fullmatch(name):
+        ending = PurePosixPath(f"x{name}").suffix
+        yield from index.endings.get(ending, ()) if ending.strip(".") else ()
+    for file in index.folders.get(name, ()):
+        if not file.endswith(".py") and f"/{path}/" in f"/{file}":
+            yield file

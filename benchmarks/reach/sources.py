@@ -1,4 +1,4 @@
-"""What a Python file imports and names, read without running it, and whether nobody can read all that it imports."""
+"""What a Python file imports, names and declares, read without running it, and whether that can be read at all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 BY_NAME = ("import_module", "__import__")
 """Functions that import the module whose name they are given."""
@@ -27,94 +27,73 @@ ONE_WORD = re.compile(r"[\w./%{}*?\[\]-]+")
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """modules: dotted names that are, or may be, modules.  whole: packages of which any module may be imported.
-    strings: its string constants that can be names.  dynamic: it can import what is not named here.  moves: it changes
-    where modules are looked for (sys.path).
+    """modules: dotted names that are, or may be, modules; "package.*" is every module of a package.
+
+    strings: its string constants that can be names.  dynamic: it can import what is not named here, because it imports
+    by a name that it computes, or changes where modules are looked for.
     """
 
     modules: frozenset[str] = frozenset()
-    whole: frozenset[str] = frozenset()
     strings: frozenset[str] = frozenset()
     dynamic: bool = False
-    moves: bool = False
 
 
 @functools.lru_cache(maxsize=8192)
 def imported(text: str, module: str, is_package: bool) -> Imported:
     """What a file imports.  module: its own dotted name, which relative imports start from."""
     try:
-        tree = ast.parse(text)
+        nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError):  # it does not run either, by this Python
         return Imported(dynamic=True)
-    return _Reader(module if is_package else module.rpartition(".")[0]).read(tree)
+    package = _package(module, is_package)
+    modules, strings, dynamic = set[str](), set[str](), False
+    followed: set[ast.AST] = set()  # references to what imports by name, in calls that say the name
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            modules.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = _absolute("." * node.level + (node.module or ""), package)
+            modules.update((start, *(f"{start}.{alias.name}" for alias in node.names)))
+            dynamic |= any(one.name in UNSEEN or (one.name in BY_NAME and one.asname) for one in node.names)
+        elif isinstance(node, ast.Call) and _last(node.func) in BY_NAME and (name := _by_name(node, package)):
+            modules.add(name)
+            followed.add(node.func)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and ONE_WORD.fullmatch(node.value):
+            strings.add(node.value)
+            modules.update([node.value] if "." in node.value else [])
+            dynamic |= node.value in (*BY_NAME, *UNSEEN)
+        elif isinstance(node, (ast.Attribute, ast.Name)):
+            name = _last(node)
+            unseen = name in UNSEEN and (isinstance(node, ast.Name) or name not in METHODS)
+            dynamic |= unseen or (name in BY_NAME and node not in followed)
+            modules.add(dotted := _dotted(node))
+            dynamic |= dotted == "sys.path"
+    return Imported(frozenset(modules), frozenset(strings), dynamic)
 
 
-class _Reader:
-    def __init__(self, home: str) -> None:
-        self._home = home
-        self._modules: set[str] = set()
-        self._whole: set[str] = set()
-        self._strings: set[str] = set()
-        self._dynamic = self._moves = False
+def _package(module: str, is_package: bool) -> Sequence[str]:
+    """The package that a module's relative imports start from."""
+    return (module if is_package else module.rpartition(".")[0]).split(".")
 
-    def read(self, tree: ast.AST) -> Imported:
-        """What all nodes of a file say together."""
-        known: set[ast.AST] = set()  # references to what imports by name, in calls that say the name
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                self._modules.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                self._from(node)
-            elif isinstance(node, ast.Call) and _last(node.func) in BY_NAME and self._by_name(node):
-                known.add(node.func)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                self._string(node.value)
-            elif isinstance(node, (ast.Attribute, ast.Name)):
-                self._named(node, node in known)
-        return Imported(*map(frozenset, (self._modules, self._whole, self._strings)), self._dynamic, self._moves)
 
-    def _from(self, node: ast.ImportFrom) -> None:
-        start = ".".join(filter(None, (self._above(node.level), node.module)))
-        self._modules.update((start, *(f"{start}.{alias.name}" for alias in node.names)))
-        if any(alias.name == "*" for alias in node.names):
-            self._whole.add(start)
-        self._dynamic |= any(alias.name in UNSEEN or (alias.name in BY_NAME and alias.asname) for alias in node.names)
+def _absolute(dotted: str, package: Sequence[str]) -> str:
+    """The full name of a module; one that begins with dots is relative to a package."""
+    bare = dotted.lstrip(".")
+    level = len(dotted) - len(bare)
+    above = package[: len(package) - level + 1] if level else ()
+    return ".".join(filter(None, (*above, bare)))
 
-    def _above(self, level: int) -> str:
-        """What the dots of a relative import stand for."""
-        names = self._home.split(".")
-        return ".".join(names[: len(names) - level + 1]) if level else ""
 
-    def _by_name(self, call: ast.Call) -> bool:
-        """Take the name that a call imports; whether it says one, or a package in which it lies."""
-        name = call.args[0] if call.args else None
-        if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            bare = name.value.lstrip(".")
-            level = len(name.value) - len(bare)
-            self._modules.add(".".join(filter(None, (self._above(level), bare))))
-            return not level or len(call.args) == 2
-        first = name.values[0] if isinstance(name, ast.JoinedStr) and name.values else None
-        if isinstance(first, ast.Constant) and isinstance(first.value, str) and "." in first.value.lstrip("."):
-            self._whole.add(first.value.rpartition(".")[0])
-            return not first.value.startswith(".")
-        return False
-
-    def _string(self, text: str) -> None:
-        if ONE_WORD.fullmatch(text):
-            self._strings.add(text)
-            self._dynamic |= text in BY_NAME or text in UNSEEN
-            if "." in text:
-                self._modules.add(text)
-
-    def _named(self, node: ast.Attribute | ast.Name, known: bool) -> None:
-        name = _last(node)
-        bare = isinstance(node, ast.Name)
-        if name in BY_NAME or (name in UNSEEN and (bare or name not in METHODS)):
-            self._dynamic |= not known
-        if isinstance(node, ast.Attribute):
-            dotted = _dotted(node)
-            self._modules.add(dotted)
-            self._moves |= dotted == "sys.path"
+def _by_name(call: ast.Call, package: Sequence[str]) -> str:
+    """The module that a call imports by its name, or the package in which it lies; "" where it says neither."""
+    name = call.args[0] if call.args else None
+    first = name.values[0] if isinstance(name, ast.JoinedStr) and name.values else name
+    if not (isinstance(first, ast.Constant) and isinstance(first.value, str)):
+        return ""
+    if first is name:
+        return "" if first.value.startswith(".") and len(call.args) < 2 else _absolute(first.value, package)
+    stem = first.value.rpartition(".")[0]
+    return f"{stem}.*" if stem.strip(".") and not stem.startswith(".") else ""
 
 
 def _last(node: ast.expr) -> str:
@@ -127,7 +106,7 @@ def _dotted(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
         node = node.value
-    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
+    return ".".join([node.id, *reversed(names)]) if names and isinstance(node, ast.Name) else ""
 
 
 ENCODING = re.compile(r"coding[:=]")
@@ -147,7 +126,7 @@ def syntax(source: str) -> str | None:
 
 # Names of the kernels that a source file declares, read without importing anything.
 #
-# What cannot be read for certain (a name that is computed, a class derived from Kernel) is Unreadable.
+# What cannot be read for certain (a name that is no literal, a class derived from Kernel) is Unreadable.
 
 
 KERNEL = "Kernel"
@@ -175,96 +154,68 @@ def _parsed(source: str) -> ast.Module:
 
 @functools.lru_cache(maxsize=4096)
 def names_in(source: str) -> tuple[str, ...]:
-    """Every name that a file gives to a Kernel, each of them a text or a constant of the file.
+    """Every name that a file gives to a Kernel.
 
-    Unreadable otherwise, and if Kernel is renamed, derived from, stored or passed on: its name could then be given
-    anywhere.
+    Unreadable if one is no literal text, and if Kernel is renamed, derived from, stored or passed on: its name could
+    then be given anywhere.
     """
-    module = _parsed(source)
-    nodes = list(ast.walk(module))
-    calls = [node for node in nodes if isinstance(node, ast.Call) and _is_kernel(node.func)]
-    harmless: set[ast.AST] = {call.func for call in calls}
+    nodes = list(ast.walk(_parsed(source)))
+    calls = [node for node in nodes if isinstance(node, ast.Call) and _last(node.func) == KERNEL]
+    harmless = {call.func for call in calls}
     for node in nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
-            harmless.update(ast.walk(node))
-        for hint in _annotations(node):
-            harmless.update(ast.walk(hint))
+        asks = isinstance(node, ast.Call) and _last(node.func) == "isinstance"
+        parts = (node if asks else None, getattr(node, "annotation", None), getattr(node, "returns", None))
+        harmless.update(inner for part in parts if isinstance(part, ast.AST) for inner in ast.walk(part))
     for node in nodes:
-        renamed = (
-            isinstance(node, ast.alias) and node.name.split(".")[-1] == KERNEL and node.asname not in (None, KERNEL)
-        )
-        if renamed or (_is_kernel(node) and node not in harmless):
+        refers = isinstance(node, (ast.Name, ast.Attribute)) and _last(node) == KERNEL and node not in harmless
+        if refers or (isinstance(node, ast.alias) and _is_other_name(node)):
             raise Unreadable
-    constants = _constants(module)
-    return tuple(_text(_name_of(call), constants) for call in calls)
+    return tuple(map(_name_of, calls))
 
 
-def _annotations(node: ast.AST) -> Iterator[ast.expr]:
-    hints = (getattr(node, "annotation", None), getattr(node, "returns", None))
-    return (hint for hint in hints if isinstance(hint, ast.expr))
-
-
-def _is_kernel(node: ast.AST) -> bool:
-    return (isinstance(node, ast.Name) and node.id == KERNEL) or (
-        isinstance(node, ast.Attribute) and node.attr == KERNEL
-    )
-
-
-def _name_of(call: ast.Call) -> ast.expr:
-    named = [keyword.value for keyword in call.keywords if keyword.arg == "name"]
-    if not (call.args or named):
+def _name_of(call: ast.Call) -> str:
+    names = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "name")]
+    if not (names and isinstance(names[0], ast.Constant) and isinstance(names[0].value, str)):
         raise Unreadable
-    return call.args[0] if call.args else named[0]
+    return names[0].value
 
 
-def _constants(module: ast.Module) -> dict[str, str]:
-    """Strings that a module gives to a name, if nothing else in it has that name."""
-    found: dict[str, str] = {}
-    parameters = {node.arg for node in ast.walk(module) if isinstance(node, ast.arg)}
-    assigned = [part.id for part in ast.walk(module) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
-    for statement in module.body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
-            names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
-            if isinstance(statement.value.value, str):
-                found.update(dict.fromkeys(names, statement.value.value))
-    return {name: value for name, value in found.items() if assigned.count(name) == 1 and name not in parameters}
-
-
-def _text(expression: ast.expr, constants: Mapping[str, str]) -> str:
-    """The value of a text, or of a constant."""
-    if isinstance(expression, ast.Name) and expression.id in constants:
-        return constants[expression.id]
-    if isinstance(expression, ast.Constant) and isinstance(expression.value, str):
-        return expression.value
-    raise Unreadable
+def _is_other_name(alias: ast.alias) -> bool:
+    return alias.name.rpartition(".")[2] == KERNEL and alias.asname not in (None, KERNEL)
 
 
 @functools.lru_cache(maxsize=4096)
-def makers(source: str) -> tuple[str, ...]:
-    """What may make an operator at the load of a module beside the class itself: dotted names, as they are imported, of
-    functions that are called for a value of the module or that decorate one of its functions.
+def makers(source: str, module: str, is_package: bool) -> tuple[str, ...]:
+    """What may make an operator at the load of a module beside the class itself: full names of functions that are
+    called for a value of the module or that decorate one of its functions.
 
-    Names of the standard library and of LIBRARIES are left out; relative ones begin with their dots.
+    Names of the standard library and of LIBRARIES are left out.
     """
+    package = _package(module, is_package)
     known: dict[str, str] = {}
     used: list[ast.expr] = []
-    left: list[ast.AST] = [*_parsed(source).body]
-    while left:
-        node = left.pop()
+    for node in _at_load(_parsed(source)):
         if isinstance(node, ast.Import):
             known |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            start = "." * node.level + (node.module or "")
-            known |= {alias.asname or alias.name: f"{start.rstrip('.') or start}.{alias.name}" for alias in node.names}
+            start = _absolute("." * node.level + (node.module or ""), package)
+            known |= {alias.asname or alias.name: f"{start}.{alias.name}" for alias in node.names}
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             used += node.decorator_list
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
             used += [part.func for part in ast.walk(node.value) if isinstance(part, ast.Call)]
-        else:  # what stands in an `if` or a `try` is loaded too
-            left += (inner for inner in ast.iter_child_nodes(node) if isinstance(inner, (ast.stmt, ast.ExceptHandler)))
-    named = {known.get(_root(one), "") for one in used if not _is_kernel(one)} - {""}
-    usual = LIBRARIES | sys.stdlib_module_names
-    return tuple(sorted(name for name in named if name.partition(".")[0] not in usual))
+    names = {known.get(_root(function), "") for function in used if _last(function) != KERNEL}
+    usual = LIBRARIES | sys.stdlib_module_names | {""}
+    return tuple(sorted(name for name in names if name.partition(".")[0] not in usual))
+
+
+def _at_load(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements that the load of a module executes, those in an `if` or a `try` too."""
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, (ast.stmt, ast.ExceptHandler)):
+            yield inner
+            if not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                yield from _at_load(inner)
 
 
 def _root(node: ast.expr) -> str:

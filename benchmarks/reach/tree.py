@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from kernels.project import Layout, layout
@@ -16,100 +16,65 @@ LOADED = (".py", ".so", ".pyd")
 """What a process can import: it counts though git ignores it, as what a build writes in place."""
 
 
-class SourceFile:
-    """A file of a commit.  digest: equal digests, equal content; text: of a Python file, "" of any other."""
-
-    def __init__(self, digest: str, text: str = "") -> None:
-        self._digest, self._text = digest, text
-
-    @property
-    def digest(self) -> str:
-        """As git has it."""
-        return self._digest
-
-    @property
-    def text(self) -> str:
-        """Its content, if it is Python."""
-        return self._text
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SourceFile) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
-
-class FileOnDisk(SourceFile):
-    """A file of a folder, read when it is asked for: a repository may hold data sets, and few files are reached."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    @functools.cached_property
-    def _content(self) -> bytes:
-        try:
-            return self._path.read_bytes()
-        except OSError:  # gone meanwhile, or not for us to read
-            return b""
-
-    @functools.cached_property
-    def _name(self) -> str:
-        return blob(self._content)
-
-    @property
-    def digest(self) -> str:
-        """As git would have it."""
-        return self._name
-
-    @property
-    def text(self) -> str:
-        """See SourceFile."""
-        return self._content.decode(errors="replace") if self._path.suffix == ".py" else ""
-
-
 class SourceTree:
-    """The files of a checkout by path from its root, and its layout."""
+    """The files of a checkout or of a commit by path from its root, and its layout.
 
-    def __init__(self, files: Mapping[str, SourceFile], laid_out: Layout) -> None:
-        self.files, self.layout = files, laid_out
+    files: the digest of each as git has it, None where it is computed when it is asked for: a repository may hold data
+    sets, and few files are reached.  read: the content of a file.
+    """
 
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """The packages with kernels that it lists."""
-        return self.layout.packages
+    def __init__(self, files: Mapping[str, str | None], laid_out: Layout, read: Callable[[str], bytes]) -> None:
+        self.files, self.layout, self._content = dict(files), laid_out, functools.cache(read)
+
+    def digest(self, path: str) -> str:
+        """Equal digests, equal content."""
+        known = self.files[path] or hashlib.sha1(self._blob(path), usedforsecurity=False).hexdigest()
+        self.files[path] = known
+        return known
+
+    def _blob(self, path: str) -> bytes:
+        """What git makes the digest of a file of."""
+        return b"blob %d\0" % len(self._content(path)) + self._content(path)
+
+    def text(self, path: str) -> str:
+        """The content of a Python file, "" of any other."""
+        return self._content(path).decode(errors="replace") if path.endswith(".py") else ""
 
     @functools.cached_property
     def homes(self) -> tuple[str, ...]:
         """The folder of each listed package, or its module without .py, from the root."""
-        return tuple(self._home(package.replace(".", "/")) for package in self.packages)
+        return tuple(self._home(package.replace(".", "/")) for package in self.layout.packages)
 
     def _home(self, name: str) -> str:
         places = [f"{source}/{name}" if source else name for source in self.layout.sources]
-        known = (place for place in places if f"{place}.py" in self.files or place in self._folders)
-        return next(known, name)
-
-    @functools.cached_property
-    def _folders(self) -> frozenset[str]:
-        return frozenset(str(folder) for path in self.files for folder in PurePosixPath(path).parents)
+        return next((place for place in places if any(is_of_part(path, place) for path in self.files)), name)
 
     def listed(self, path: str) -> bool:
         """Whether a file belongs to a listed package."""
-        return any(path.startswith(f"{home}/") or path == f"{home}.py" for home in self.homes)
+        return any(is_of_part(path, home) for home in self.homes)
 
 
-def blob(content: bytes) -> str:
-    """The digest that git gives a file, so that files of a folder and of a commit compare."""
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+def is_of_part(path: str, part: str) -> bool:
+    """Whether a file is a module, named without .py, or lies in the folder of that name."""
+    return path.startswith(f"{part}/") or path == f"{part}.py"
 
 
 def of_folder(root: Path) -> SourceTree:
     """The files of a checkout on this disk: those that git knows or does not ignore, all of them where git has no say,
     and what a process can import from it.  Raises kernels.project.ProjectError."""
     known = _known_to_git(root)
-    found = _walk(root)
-    paths = (path for path, linked in found if linked or known is None or path in known or path.endswith(LOADED))
-    files: dict[str, SourceFile] = {path: FileOnDisk(root / path) for path in sorted(paths)}
-    return SourceTree(files | {f"{path}/": SourceFile(at) for path, at in (known or {}).items() if at}, layout(root))
+    paths = sorted(
+        path for path, linked in _walk(root) if linked or known is None or path in known or path.endswith(LOADED)
+    )
+    submodules = {f"{path}/": digest for path, digest in (known or {}).items() if digest}
+    return SourceTree({**dict.fromkeys(paths), **submodules}, layout(root), functools.partial(_content, root))
+
+
+def _content(root: Path, path: str) -> bytes:
+    try:
+        return (root / path).read_bytes()
+    except OSError:  # gone meanwhile, or not for us to read
+        return b""
 
 
 ENTRY = re.compile(r"(\d+) (?:[a-z]+ )?([0-9a-f]{40,64})(?: \d)?\t(.*)", re.DOTALL)
@@ -122,19 +87,17 @@ SUBMODULE = "160000"
 def _known_to_git(root: Path) -> dict[str, str] | None:
     """The files of the checkout whose root a folder is, and the commit of each submodule; None without git, or for a
     folder that is no checkout."""
-    if not (root / ".git").exists():
+    command = ["git", "-C", str(root), "ls-files", "-z", "--stage", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, capture_output=True, check=True).stdout if (root / ".git").exists() else None
+    except (OSError, subprocess.CalledProcessError):
+        listed = None
+    if listed is None:
         return None
-    listed: list[str] = []
-    for what in (("--stage",), ("--others", "--exclude-standard")):
-        try:
-            found = subprocess.run(["git", "-C", str(root), "ls-files", "-z", *what], capture_output=True, check=True)
-        except (OSError, subprocess.CalledProcessError):
-            return None
-        listed += os.fsdecode(found.stdout).split("\0")
     known = {}
-    for one in filter(None, listed):
-        entry = ENTRY.fullmatch(one)
-        mode, digest, path = entry.groups() if entry else ("", "", one)
+    for line in filter(None, os.fsdecode(listed).split("\0")):
+        entry = ENTRY.fullmatch(line)
+        mode, digest, path = entry.groups() if entry else ("", "", line)
         known[path] = digest if mode == SUBMODULE else ""
     return known
 
@@ -146,17 +109,17 @@ def _walk(root: Path) -> Iterator[tuple[str, bool]]:
     """
     entered: set[str] = set()
     for folder, below, names in os.walk(root, followlinks=True):
-        place = os.path.relpath(folder, root)
         real = os.path.realpath(folder)
         if real in entered or "pyvenv.cfg" in names or "conda-meta" in below:
             below.clear()
             continue
         entered.add(real)
         below[:] = [name for name in below if not is_hidden(name)]
-        linked = real != os.path.join(os.path.realpath(root), place) and place != "."
+        place = PurePosixPath(os.path.relpath(folder, root))
+        linked = real != os.path.normpath(os.path.join(os.path.realpath(root), place))
         for name in names:
             if not is_hidden(name) and os.path.isfile(os.path.join(folder, name)):
-                yield name if place == "." else f"{place}/{name}", linked
+                yield str(place / name), linked
 
 
 def is_hidden(name: str) -> bool:

@@ -6,14 +6,14 @@ import dataclasses
 import functools
 import hashlib
 import tempfile
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.reach import tree
 from benchmarks.reach.operators import COMPILED, DIGITS, Reach, compared, declared, digest, reached, reached_by_all
 from benchmarks.reach.sources import Unreadable
-from benchmarks.reach.tree import SourceFile, SourceTree
-from ci.git.command import GitError, git, succeeds
+from benchmarks.reach.tree import SourceTree
+from ci.git.command import GitError, git, git_or_none, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
 from ci.judging.types import Judgement, Verdict
@@ -136,13 +136,11 @@ def _one_sided(reach: Reach, checkouts: Sequence[LocalCheckout], trials: Sequenc
     base, head = checkouts
     for side, other in ((base, head), (head, base)):
         for path, why in side.missing.items():
-            known = reach.unknown or any(one.startswith(path) or path.startswith(one) for one in reaching)
-            if known and path not in other.missing:
+            changed = any(one.startswith(path) or path.startswith(one) for one in reaching)
+            if path not in other.missing and (changed or reach.unknown):
                 yield f"{side.role} lacks what {other.role} has: {why}"
-    for path, why in head.missing.items():
-        changed = any(one.startswith(path) or path.startswith(one) for one in reaching)
-        if changed and path in base.missing:
-            yield f"what changed in {path} was not run, for both sides lack it: {why}"
+            elif changed and side is head and path in other.missing:
+                yield f"what changed in {path} was not run, for both sides lack it: {why}"
     head_sides = [trial.checkouts["head"] for trial in trials if "head" in trial.checkouts]
     ran = {path for one in head_sides for path in one.ran}
     lacking = sorted(path for path in ran if not (base.path / path).exists())
@@ -199,14 +197,15 @@ def trees_of(root: Path, commits: Sequence[str]) -> list[SourceTree]:
     """
     blobs = [_blobs(root, commit) for commit in commits]
     python = dict.fromkeys(digest for one in blobs for path, digest in one.items() if path.endswith(".py"))
-    files = {digest: SourceFile(digest, text) for digest, text in texts(root, list(python))}
+    contents = dict(texts(root, list(python)))
     return [
-        SourceTree(
-            {path: files.get(digest) or SourceFile(digest) for path, digest in sorted(one.items())},
-            layout_of(root, commit, one),
-        )
-        for commit, one in zip(commits, blobs, strict=True)
+        SourceTree(dict(sorted(digests.items())), layout_of(root, commit), _reader(digests, contents))
+        for commit, digests in zip(commits, blobs, strict=True)
     ]
+
+
+def _reader(digests: Mapping[str, str], contents: Mapping[str, bytes]) -> Callable[[str], bytes]:
+    return lambda path: contents.get(digests[path], b"")
 
 
 NO_FILES = hashlib.sha256().hexdigest()[:DIGITS]
@@ -233,32 +232,30 @@ def _blobs(root: Path, commit: str) -> dict[str, str]:
 
 def renamed_in(root: Path, commit: str) -> Mapping[str, str]:
     """What the settings of a commit say of names that were given up (kernels.project).  GitError, ProjectError."""
-    there = [name for name in FILES if succeeds(root, "cat-file", "-e", f"{commit}:{name}")]
-    return layout_of(root, commit, there).renamed
+    return layout_of(root, commit).renamed
 
 
-def layout_of(root: Path, commit: str, files: Container[str]) -> Layout:
-    """The layout of a commit that has these files; nothing of it is checked out."""
+def layout_of(root: Path, commit: str) -> Layout:
+    """The layout of a commit; nothing of it is checked out."""
     with tempfile.TemporaryDirectory() as folder:
         for name in FILES:
-            if name in files:
-                Path(folder, name).write_text(git(root, "show", f"{commit}:{name}"))
+            if (text := git_or_none(root, "show", f"{commit}:{name}")) is not None:
+                Path(folder, name).write_text(text)
         return layout(Path(folder))
 
 
-def texts(root: Path, digests: list[str]) -> Iterator[tuple[str, str]]:
+def texts(root: Path, digests: list[str]) -> Iterator[tuple[str, bytes]]:
     """(digest, content) of files, all in one call of git.  GitError if one is not UTF-8, which Python files are."""
     asked = "".join(f"{digest}\n" for digest in [*digests, LAST])  # its answer ends the output, which is stripped
     output = git(root, "cat-file", "--batch", stdin=asked).encode()
     place = 0
     for wanted in digests:
-        end = output.find(b"\n", place)
-        words = output[place : max(end, place)].split()
+        begin = output.find(b"\n", place) + 1
+        words = output[place:begin].split()
         if len(words) != 3 or words[0].decode() != wanted:
             raise GitError(f"a file of the commit before blob {wanted} is not UTF-8; what differs in it cannot be read")
-        begin = end + 1
         place = begin + int(words[2]) + 1
-        yield wanted, output[begin : place - 1].decode()
+        yield wanted, output[begin : place - 1]
 
 
 EVERY = ""

@@ -21,7 +21,6 @@ IMPORT = "from kernels.spec import Case, Kernel\n"
     ("source", "found"),
     [
         ("a = Kernel('a', cases=[])\nb = Kernel(name='b')", {"a", "b"}),
-        ("NAME = 'a'\nk = Kernel(NAME)", {"a"}),
         ("def make():\n    return Kernel('a')", {"a"}),
         ("def show(k: Kernel) -> dict[str, Kernel]:\n    return isinstance(k, Kernel)", set()),
         ("import kernels.spec as s\nk = s.Kernel('a')", {"a"}),

@@ -28,7 +28,7 @@ def test_commits_are_read_from_git_as_from_their_folders(tmp_path: Path) -> None
     base = committed(tmp_path)
     [before] = reach.trees_of(tmp_path, [base])
     assert before.layout == made(tmp_path, {}).layout
-    assert before.files == dict(made(tmp_path, {}).files)
+    assert before.files == {path: made(tmp_path, {}).digest(path) for path in made(tmp_path, {}).files}
     changed = {
         "kernels/gemm/launch.py": SOURCES["kernels/gemm/launch.py"] + "more = 'é'\n",
         "kernels/gemm/data.bin": "\x00",
@@ -44,7 +44,7 @@ def test_packages_are_those_that_the_commit_lists_in_either_file(tmp_path: Path,
     (tmp_path / name).write_text(
         'kernels = ["perf"]' if name == "ridgeline.toml" else '[tool.ridgeline]\nkernels = ["perf"]'
     )
-    assert reach.trees_of(tmp_path, [committed(tmp_path)])[0].packages == ("perf",)
+    assert reach.trees_of(tmp_path, [committed(tmp_path)])[0].layout.packages == ("perf",)
 
 
 @pytest.mark.parametrize(
