@@ -8,15 +8,20 @@ says why.
 
 from __future__ import annotations
 
-import dataclasses
+import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.lanes import Quiet, Stopped
+from benchmarks.coordinator.ranks import VARIABLES, PoolDied, StepFailed, WorkerPool
 from benchmarks.plan import PlannedCase
-from benchmarks.shapes import JsonObject
+from benchmarks.shapes import Json, JsonObject
 
 MOST_PROCESSES = 12
 """Each imports an operator (a second) and compiles one launch after the other (0.3 to 7 s each: 140 s for all of
@@ -28,17 +33,11 @@ theirs beside them."""
 
 LOOK_S = 0.25
 
+FILL_S = 180.0
+"""How long a process may take to compile what one arm launches; the longest of ours takes 7 s (2026-11)."""
 
-@dataclasses.dataclass(frozen=True)
-class CompileTask:
-    """What a process is asked for.  cases: that wait for it.  order: what comes first."""
-
-    order: tuple[int, int]
-    role: str
-    kernel: str
-    cases: tuple[str, ...]
-    op: str
-    fields: JsonObject = dataclasses.field(hash=False)
+STARTS = 3
+"""Processes that one of them may take, where what it compiles ends it."""
 
 
 def processes(kind: str, free_cores: float) -> int:
@@ -55,129 +54,128 @@ def homes(
 
 
 class CompiledAhead:
-    """The compilations of a session, by so many processes.
+    """The compilations of a session, by so many processes at a time, which end where there is nothing to compile.
 
-    start: starts a process of a checkout, by role (worker_pools.FillingProcess); OSError.
+    start: a process of a checkout, by role (FillingProcess).
     """
 
     def __init__(self, start: Callable[[str, Quiet], Any], count: int) -> None:
-        self._start, self._count, self._stop = start, count, Quiet()
+        self._start, self._stop = start, Quiet()
+        self._executor = ThreadPoolExecutor(count, thread_name_prefix="compiles") if count > 0 else None
         self._change = threading.Condition()
-        self._waiting: list[CompileTask] = []
-        self._left: dict[tuple[str, str], int] = {}
+        self._left = Counter[tuple[str, str]]()
         self._known: set[str] = set()
-        self._threads: list[threading.Thread] = []
-        self._under_way = 0
+        self._idle: dict[str, list[Any]] = defaultdict(list)
 
-    def add(self, kernel: str, module: dict[str, str], cases: Sequence[PlannedCase]) -> None:
-        """Compile what arms of these cases launch, unless it was added before.  module: by role, where it is declared.
+    def add(self, kernel: str, modules: Mapping[str, str], cases: Sequence[PlannedCase]) -> None:
+        """Compile what arms of these cases launch, unless it was added before.  modules: where each role declares it.
 
-        Roles that are not in `module` are left out.
+        Roles that are not in `modules` are left out.
         """
-        if self._count < 1 or kernel in self._known:
+        if self._executor is None or kernel in self._known:
             return
-        with self._change:
-            order = len(self._known)
-            self._known.add(kernel)
-            for role, where in module.items():
-                asked = [
-                    {"case": case.name, "backend": arm.backend, "knobs": dict(arm.overrides)}
-                    for case in cases
-                    for arm in case.arms
-                    if arm.role == role and not case.skip
-                ]
-                names = tuple(dict.fromkeys(one["case"] for one in asked))
-                told = {"module": where, "kernel": kernel, "asked": asked}
-                if asked:
-                    self._queue(CompileTask((order, 0), role, kernel, names, "launches", told))
-        self._begin()
+        self._known.add(kernel)
+        for role, module in modules.items():
+            asked = [
+                {"case": case.name, "backend": arm.backend, "knobs": dict(arm.overrides)}
+                for case in cases
+                for arm in case.arms
+                if arm.role == role and not case.skip
+            ]
+            if asked:
+                self._submit(role, {one["case"] for one in asked}, module=module, kernel=kernel, asked=asked)
 
     def wait(self, kernel: str, case: str, quiet: Quiet) -> None:
         """Until nothing of a case is left to compile; others of the session are timed meanwhile."""
-        if self._left.get((kernel, case)):
+        if self._left[kernel, case]:
             with quiet.resting(), self._change:
-                while self._left.get((kernel, case)):
+                while self._left[kernel, case]:
                     self._change.wait(LOOK_S)
                     quiet.refuse()
 
     def close(self) -> None:
         """End every process."""
-        self._stop.stop()
-        self._abandon()
-        for thread in self._threads:
-            thread.join()
+        with self._change:
+            self._stop.stop()
+        if self._executor:
+            self._executor.shutdown(cancel_futures=True)
+        self._end_idle()
 
-    # ---- the threads, one to a process -------------------------------------------------------------------------------
+    def _submit(self, role: str, cases: Iterable[str], **fields: Any) -> None:
+        """Have it done, unless the session ends: then Stopped.  cases: those that wait for it."""
+        keys = [(fields["kernel"], case) for case in cases]
+        with self._change:
+            self._stop.refuse()
+            self._left.update(keys)
+            if self._executor:
+                self._executor.submit(self._compile, role, keys, fields)
 
-    def _begin(self) -> None:
-        """Have a thread for every process that there may be; those that found nothing more to do have ended."""
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        while len(self._threads) < self._count:
-            self._threads.append(threading.Thread(target=self._work, name="compiles", daemon=True))
-            self._threads[-1].start()
-
-    def _work(self) -> None:
-        """One process after the other, of one checkout each."""
-        role = ""
-        process: Any = None
+    def _compile(self, role: str, keys: Sequence[tuple[str, str]], fields: JsonObject) -> None:
+        """List the launches of some arms, or compile one; what is listed is queued before nobody waits for this."""
         try:
-            while task := self._next(role):
-                found: Any = None
-                try:
-                    if process and role != task.role:
-                        process.close()
-                        process = None
-                    if not process:
-                        role, process = task.role, self._start(task.role, self._stop)
-                    found = process.ask(task.op, **task.fields)
-                finally:
-                    self._done(task, found)
+            for launch in self._asked(role, "launches" if "asked" in fields else "fill", fields) or ():
+                home = {name: fields[name] for name in ("module", "kernel")}
+                self._submit(role, [launch["case"]], **home, **launch)
         except Stopped:
             pass
         except Exception as error:
-            print(
-                f"compiling ahead ends, launches compile: {type(error).__name__}: {error}", file=sys.stderr, flush=True
-            )
-            self._abandon()
+            why = f"{type(error).__name__}: {error}"
+            print(f"not compiled ahead, its launch compiles: {why}", file=sys.stderr, flush=True)
         finally:
-            if process:
-                process.close()
+            with self._change:
+                self._left.subtract(keys)
+                self._change.notify_all()
+                is_over = not self._left.total()
+            if is_over:
+                self._end_idle()
 
-    def _abandon(self) -> None:
-        """Leave all that waits to the launches."""
+    def _asked(self, role: str, op: str, fields: JsonObject) -> Any:
+        """The launches that a process lists; None of one that it compiled."""
         with self._change:
-            waiting, self._waiting = self._waiting, []
-            self._forget(waiting)
+            process = self._idle[role].pop() if self._idle[role] else None
+        process = process or self._start(role, self._stop)
+        try:
+            answer = process.ask(op, **fields)
+        finally:
+            with self._change:
+                self._idle[role].append(process)
+        return answer if op == "launches" else None
 
-    def _next(self, role: str) -> CompileTask | None:
-        """The first task, of the same checkout if there is one; None once nothing is left that could bring more."""
+    def _end_idle(self) -> None:
         with self._change:
-            self._change.wait_for(lambda: self._waiting or not self._under_way)
-            if not self._waiting:
-                return None
-            task = min(self._waiting, key=lambda one: (one.role != role, one.order))
-            self._waiting.remove(task)
-            self._under_way += 1
-            return task
+            idle, self._idle = self._idle, defaultdict(list)
+        for process in (one for of_role in idle.values() for one in of_role):
+            process.close()
 
-    def _done(self, task: CompileTask, found: Any) -> None:
-        """What a task brought is queued before nobody waits for the task any more."""
-        told = {name: task.fields[name] for name in ("module", "kernel")}
-        with self._change:
-            for place, launch in enumerate(found or () if task.op == "launches" else ()):
-                order = task.order[0], place + 1
-                self._queue(CompileTask(order, task.role, task.kernel, (launch["case"],), "fill", {**told, **launch}))
-            self._under_way -= 1
-            self._forget([task])
 
-    def _forget(self, tasks: Sequence[CompileTask]) -> None:
-        for task in tasks:
-            for case in task.cases:
-                self._left[task.kernel, case] -= 1
-        self._change.notify_all()
+class FillingProcess:
+    """A process of a checkout that compiles, with its device untouched; the first request starts it.
 
-    def _queue(self, task: CompileTask) -> None:
-        for case in task.cases:
-            self._left[task.kernel, case] = self._left.get((task.kernel, case), 0) + 1
-        self._waiting.append(task)
-        self._change.notify_all()
+    device: what every request tells of it.
+    """
+
+    def __init__(self, checkout: Checkout, directory: Path, device: Json, quiet: Quiet) -> None:
+        self._checkout, self._directory, self._device, self._quiet = checkout, directory, device, quiet
+        self._pool: WorkerPool | None = None
+        self._failures = 0
+
+    def ask(self, op: str, **fields: Any) -> Any:
+        """The answer; None where there is none.  A process that ended is started again, STARTS times."""
+        if self._failures >= STARTS:
+            return None
+        try:
+            if self._pool is None:
+                label, rest = f"compiling.{os.urandom(4).hex()}", (VARIABLES, None, None, self._quiet)
+                where = self._checkout.path
+                self._pool = WorkerPool(label, self._checkout.python, where, 1, self._directory, *rest)
+            return self._pool.ask(f"compiling ahead ({op})", FILL_S, op, **fields, **self._device)[0]
+        except StepFailed:
+            return None
+        except (PoolDied, OSError):
+            self._failures, self._pool = self._failures + 1, None
+            return None
+
+    def close(self) -> None:
+        """End it."""
+        if self._pool:
+            self._pool.kill()

@@ -28,7 +28,7 @@ from benchmarks.coordinator.checkouts import (
 from benchmarks.coordinator.lanes import Quiet, SecondsLedger
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, PlannedTrial, Report, in_turns, one_at_a_time
 from benchmarks.coordinator.ranks import Failure, make_directories, remove_directories
-from benchmarks.coordinator.worker_pools import FillingProcess, WorkerPools, WorkerSetting
+from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting
 from benchmarks.machine import fingerprint, limits
 from benchmarks.machine.gpus import open_monitor
 from benchmarks.machine.recorder import Recorder
@@ -225,11 +225,11 @@ class Session:
             homes = ahead.homes(one.kernel, modules, self._own_digests if alike else {})
             self._ahead.add(one.kernel, homes, one.cases)
 
-    def _filling_process(self, role: str, quiet: Quiet) -> FillingProcess:
+    def _filling_process(self, role: str, quiet: Quiet) -> ahead.FillingProcess:
         checkout = next(one for one in self.checkouts if one.role == role)
         device = {name: self.machine[name] for name in ("arch", "compute_units")}
         about = {"folder": str(self._directory / "compiled"), "renamed": dict(checkout.renamed)}
-        return FillingProcess(checkout, self._directory, {**device, **about}, quiet)
+        return ahead.FillingProcess(checkout, self._directory, {**device, **about}, quiet)
 
     def _lanes(self) -> int:
         """How many trials are prepared side by side.  Bursts heat the device."""

@@ -13,7 +13,7 @@ from benchmarks.coordinator import starting
 from benchmarks.coordinator.ahead import CompiledAhead
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.lanes import Quiet, SecondsLedger
-from benchmarks.coordinator.ranks import VARIABLES, Failed, Failure, PoolDied, StepFailed, WorkerPool
+from benchmarks.coordinator.ranks import VARIABLES, Failed, Failure, WorkerPool
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import Status
@@ -23,9 +23,6 @@ STARTS = 2
 
 START_S = 180.0
 """How long processes may take to import torch, meet, and make their heap."""
-
-FILL_S = 180.0
-"""How long a process may take to compile what one arm launches; the longest of ours takes 7 s (2026-11)."""
 
 
 def launch_environment() -> dict[str, str]:
@@ -203,36 +200,3 @@ class WorkerPools:
             self.notes.append(f"{role}: while the homes of the heap were tried, {failure.why}; now with --heap ipc")
         if self._failed_starts[role] >= STARTS or failure.status != Status.CRASH:
             self.lost[role] = dataclasses.replace(failure, why=f"its processes could not start: {failure.why}")
-
-
-class FillingProcess:
-    """A process of a checkout that compiles, with its device untouched (ahead.CompiledAhead).
-
-    device: what every request tells of it.
-    """
-
-    def __init__(self, checkout: Checkout, directory: Path, device: Json, quiet: Quiet) -> None:
-        self._checkout, self._directory, self._device, self._quiet = checkout, directory, device, quiet
-        self._pool: WorkerPool | None = None
-        self._failures = 0
-
-    def ask(self, op: str, **fields: Any) -> Any:
-        """The answer; None where there is none.  A process that ended is started again, STARTS times."""
-        if self._failures > STARTS:
-            return None
-        try:
-            if self._pool is None:
-                label, rest = f"compiling.{os.urandom(4).hex()}", (VARIABLES, None, None, self._quiet)
-                where = self._checkout.path
-                self._pool = WorkerPool(label, self._checkout.python, where, 1, self._directory, *rest)
-            return self._pool.ask(f"compiling ahead ({op})", FILL_S, op, **fields, **self._device)[0]
-        except StepFailed:
-            return None
-        except (PoolDied, OSError):
-            self._failures, self._pool = self._failures + 1, None
-            return None
-
-    def close(self) -> None:
-        """End it."""
-        if self._pool:
-            self._pool.kill()
