@@ -47,7 +47,7 @@ from .matrix import product_of
 from .memory import bytes_of
 from .operands import Unknown
 from .products import product
-from .programs import QUEUES, facts_of
+from .programs import QUEUES, facts_of, loads_to_lds
 from .tracing import TracedAccesses, traced
 from .waves import LANES, Fault, Waves
 
@@ -76,7 +76,8 @@ class Compiled:
 @dataclass(frozen=True)
 class Program:
     """A kernel's reachable instructions in the order of their addresses; None of what cannot be decoded.  early: as
-    hazards.early_uses.  unit: places of the LDS by which its accesses are told apart, as a shift."""
+    hazards.early_uses.  unit: places of the LDS by which its accesses are told apart, as a shift.  direct: whether it
+    loads from memory to the LDS."""
 
     instructions: tuple[Instruction | None, ...]
     places: tuple[int, ...]
@@ -84,6 +85,7 @@ class Program:
     index: dict[int, int]
     early: tuple[tuple[int, int], ...]
     unit: int
+    direct: bool
 
 
 _accesses = TracedAccesses()
@@ -158,7 +160,7 @@ def program(code: KernelCode, machine: Machine) -> Program:
     index = {at: number for number, at in enumerate(sorted(instructions))}
     early = early_uses([one for _, one, _ in each], index)
     narrow = any(one and one.name.startswith("DS_") and bytes_of(one.name) < 4 for one in instructions.values())
-    about = [early, 0 if narrow else 2]
+    about = [early, 0 if narrow else 2, any(one and loads_to_lds(one) for one in instructions.values())]
     listing = [
         about,
         *(
@@ -178,7 +180,7 @@ def program(code: KernelCode, machine: Machine) -> Program:
 
 def _listed(listing: Any) -> Program:
     """A program from what is kept of it."""
-    (early, unit), *rows = listing
+    (early, unit, direct), *rows = listing
     instructions, places, compiled_ones = [], [], []
     for at, about, name, parameters, registers in rows:
         places.append(at)
@@ -190,7 +192,7 @@ def _listed(listing: Any) -> Program:
             instructions.append(None)
     index = {at: number for number, at in enumerate(places)}
     uses = tuple((first, second) for first, second in early)
-    return Program(tuple(instructions), tuple(places), tuple(compiled_ones), index, uses, unit)
+    return Program(tuple(instructions), tuple(places), tuple(compiled_ones), index, uses, unit, direct)
 
 
 def reachable(code: KernelCode, machine: Machine) -> dict[int, Instruction | None]:
@@ -250,6 +252,11 @@ class NativeMachine(Machine):
         found, before, now, place, group = (int(one) for one in self._context_words[runtime.RACE // 8 :][:5])
         if found:
             (first, one), (second, other) = ((note >> 32 & 0x7FFFFF, note >> 56) for note in (before, now))
+            if one == other:
+                raise hazards.Race(
+                    f"{self._at(first)} is not waited for: {self._at(second)}, wave {other}, of workgroup {group} of "
+                    f"{self.code.name} reaches byte {place} of the LDS, where it loads to"
+                )
             raise hazards.Race(
                 f"nothing orders {self._at(first)}, wave {one}, before {self._at(second)}, wave {other}, of workgroup "
                 f"{group} of {self.code.name}: both reach byte {place} of the LDS"
@@ -305,7 +312,7 @@ class NativeMachine(Machine):
             runtime.ENTRY: self._base + RECORD * self._program.index[waves.pc],
             runtime.V_BYTES: 4 * LANES * max(1, *(one.registers for one in self._program.compiled)),
             runtime.BRANCHES: TAKEN,
-            runtime.SHADOW: int(hazards.checked() and self._warps > 1),
+            runtime.SHADOW: int(hazards.checked() and (self._warps > 1 or self._program.direct)),
             runtime.UNIT: self._program.unit,
             runtime.RECORDS: self._base,
         }
@@ -345,7 +352,7 @@ class NativeMachine(Machine):
 
     def _blocks(self) -> Any:
         """Memory of the waves of a workgroup, before notes of who has accessed its LDS."""
-        waves, notes = WAVE_BYTES * self._warps, (self.accesses.lds_bytes + 8 >> self._program.unit) * 16
+        waves, notes = WAVE_BYTES * self._warps, (self.accesses.lds_bytes + 8 >> self._program.unit) * runtime.NOTES
         return _aligned(waves + notes)[:waves].reshape(self._warps, WAVE_BYTES)
 
     def _answered(self, blocks: Any, group: int) -> int:

@@ -94,11 +94,16 @@ class Recording(Accesses):
         raise Unknown(f"{inst.op.name}, of which schedules follow no order,")
 
 
+def loads_to_lds(instruction: Instruction) -> bool:
+    """Whether it loads from memory to the LDS."""
+    return "_LDS_" in instruction.name or bool(getattr(instruction.inst, "lds", 0))
+
+
 def facts_of(number: int, instruction: Instruction) -> Facts:
     """Registers, scope and counter of an instruction."""
     name, inst = instruction.name, instruction.inst
     queue = QUEUES.get(type(inst).__name__.split("_")[0], "") if name != "BUFFER_INV" else ""
-    atomic, direct = "_ATOMIC_" in name, "_LDS_" in name or bool(getattr(inst, "lds", 0))
+    atomic, direct = "_ATOMIC_" in name, loads_to_lds(instruction)
     scope, waits = WORKGROUP, {}
     if atomic:
         scope = SYSTEM if inst.sc1 else AGENT

@@ -65,6 +65,9 @@ SLOTS = 256
 
 SIZES = (1, 2, 4, 8, 12, 16)
 
+NOTES = 24
+"""Bytes of what is noted of a place of the LDS."""
+
 
 class _Code:
     """One function under construction, with variables."""
@@ -422,8 +425,10 @@ def _race(made: Any) -> Any:
     """Note an access to the LDS, and whether it is ordered after those of other waves to the same place.
 
     how: 2 of an access that vmcnt counts, and 1 of a store.  differs: the lanes of a store that change what is there;
-    waves that store the same value, as those of a replicated tensor do, need no order.  A note is the wave (8 bits),
-    the counter (1), the number of the record (23) and of the access by its counter (32).
+    waves that store the same value, as those of a replicated tensor do, need no order.  A wave's own accesses are in
+    order but for those that go from memory to the LDS, which are complete when they are waited for.  A note is the wave
+    (8 bits), the counter (1), the number of the record (23) and of the access by its counter (32); a place has three:
+    the last store, the last load and the last one of another wave before it.
     """
     c = _Code(made, "race", "v", "pppiiii")
     context, record, addresses, mask, size, how, differs = c.args
@@ -436,13 +441,17 @@ def _race(made: Any) -> Any:
     who = c.b.or_(c.b.shl(me, c.const(56)), c.b.shl(queue, c.const(55)))
     note = c.b.or_(c.b.or_(who, c.b.shl(number, c.const(32))), c.b.and_(index, c.const(0xFFFFFFFF)))
     fine = c.var(0)
+    held_back = c.b.sub(c.field(mine, ISSUED + 8), c.const(MOST["vm"]))
+    waited = c.field(mine, WAITED + 8)
+    landed = c.b.select(c.b.icmp_signed(">", held_back, waited), held_back, waited)
 
     def check(before: Any, place: Any) -> None:
         another = c.b.icmp_unsigned("!=", c.b.lshr(before, c.const(56)), me)
-        with c.b.if_then(c.b.and_(another, c.b.icmp_unsigned("!=", before, c.get(fine)))):
+        direct = c.b.icmp_unsigned(">", c.b.and_(c.b.lshr(before, c.const(55)), c.const(1)), queue)
+        with c.b.if_then(c.b.and_(c.b.or_(another, direct), c.b.icmp_unsigned("!=", before, c.get(fine)))):
             theirs = c.at(blocks, c.b.mul(c.b.lshr(before, c.const(56)), c.const(WAVE_BYTES)))
             counter = c.b.and_(c.b.lshr(before, c.const(52)), c.const(8))
-            known = c.field(theirs, c.b.add(counter, c.const(KNOWN)))
+            known = c.b.select(another, c.field(theirs, c.b.add(counter, c.const(KNOWN))), landed)
             with c.b.if_else(c.b.icmp_unsigned(">", c.b.and_(before, c.const(0xFFFFFFFF)), known)) as (then, otherwise):
                 with then, c.b.if_then(c.b.icmp_unsigned("==", c.field(context, RACE), c.const(0))):
                     told = (c.const(1), before, note, place, c.field(context, AT_GROUP))
@@ -458,7 +467,7 @@ def _race(made: Any) -> Any:
         last = c.b.lshr(c.b.sub(c.b.add(address, size), c.const(1)), shift)
         with c.repeat(c.b.add(c.b.sub(last, first), c.const(1))) as step:
             unit = c.b.add(first, step)
-            entry = c.at(shadow, c.b.shl(unit, c.const(4)))
+            entry = c.at(shadow, c.b.mul(unit, c.const(NOTES)))
             changes = c.b.and_(c.b.lshr(differs, lane), c.const(1))
             with c.b.if_then(c.b.icmp_unsigned("!=", changes, c.const(0))):
                 check(c.get(entry), c.b.shl(unit, shift))
@@ -466,8 +475,12 @@ def _race(made: Any) -> Any:
                 with then:
                     with c.b.if_then(c.b.icmp_unsigned("!=", changes, c.const(0))):
                         check(c.field(entry, 8), c.b.shl(unit, shift))
+                        check(c.field(entry, 16), c.b.shl(unit, shift))
                     c.put(entry, 0, note)
                 with otherwise:
+                    last = c.field(entry, 8)
+                    with c.b.if_then(c.b.icmp_unsigned("!=", c.b.lshr(last, c.const(56)), me)):
+                        c.put(entry, 16, last)
                     c.put(entry, 8, note)
     c.b.ret_void()
     return c.function

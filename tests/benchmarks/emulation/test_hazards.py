@@ -91,15 +91,32 @@ def test_a_full_counter_holds_accesses_back_so_older_ones_are_complete(access, m
     assert early(access(1), *younger[1:], used(1)) == ((0, most),)
 
 
-def launched(arch: str, change: Any) -> Any:
+def softmax_of(arch: str) -> Any:
+    return read(kernels.compiled(kernels.softmax, arch, ("*fp32", "*fp32", "i32"), (512,)).asm["hsaco"])
+
+
+def launched(arch: str, change: Any, warps: int = 4) -> Any:
     """A softmax, whose waves exchange what they found through the LDS, after a change of its code."""
-    data = kernels.compiled(kernels.softmax, arch, ("*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
-    code = read(data)
+    code = softmax_of(arch)
     x, out, memory = np.ones((3, 496), np.float32), np.zeros((3, 496), np.float32), Memory()
     for place, array in enumerate((x, out), 1):
         memory.add(place << 32, array.view(np.uint8).reshape(-1), f"argument {place}")
     arguments = segment(code, [np.uint64(1 << 32), np.uint64(2 << 32), np.int32(496)])
-    return launch(replace(code, image=change(code.image)), memory, arguments, (3, 1, 1), 4, 4096)
+    return launch(replace(code, image=change(code.image)), memory, arguments, (3, 1, 1), warps, 4096)
+
+
+def multiplied(change: Any) -> None:
+    """A product by one wave, which loads from memory to the LDS, after a change of its code."""
+    made = kernels.compiled(kernels.product, "gfx950", ("*fp16", "*fp16", "*fp32", "i32", "i32"), (64, 64, 32), warps=1)
+    code = read(made.asm["hsaco"])
+    a, b = np.random.default_rng(0).standard_normal((2, 64, 96)).astype(np.float16)
+    c, memory = np.zeros((64, 64), np.float32), Memory()
+    for place, array in enumerate((a, b, c), 1):
+        memory.add(place << 32, array.view(np.uint8).reshape(-1), f"argument {place}")
+    values = [np.uint64(1 << 32), np.uint64(2 << 32), np.uint64(3 << 32), np.int32(64), np.int32(96)]
+    image = change(code.image)
+    launch(replace(code, image=image), memory, segment(code, values), (1, 1, 1), 1, made.metadata.shared)
+    np.testing.assert_allclose(c, a.astype(np.float32) @ b.astype(np.float32).T, atol=1e-3)
 
 
 BARRIER, NOTHING = (0xBF8A0000).to_bytes(4, "little"), (0xBF800000).to_bytes(4, "little")
@@ -113,3 +130,38 @@ def test_the_lds_between_waves_without_a_barrier(arch, monkeypatch):
         launched(arch, lambda image: image.replace(BARRIER, NOTHING))
     monkeypatch.setenv(hazards.OFF, "1")
     launched(arch, lambda image: image.replace(BARRIER, NOTHING))
+
+
+def test_what_a_wave_loads_to_the_lds_and_reads_before_its_wait():
+    multiplied(lambda image: image)
+    told = r"BUFFER_LOAD_DWORDX4 at 0x\w+ is not waited for: DS_READ_B128 at 0x\w+, wave 0, of workgroup 0 of product"
+    with pytest.raises(Race, match=told):
+        multiplied(lambda image: image.replace(waited(vm=0), NOTHING))
+
+
+def written(*instructions: tuple[str, str, dict[str, int]]) -> bytes:
+    return b"".join(bytes(encoded(form, name, **fields).to_bytes()) for form, name, fields in instructions)
+
+
+def test_a_store_races_with_a_load_of_another_wave_though_its_own_wave_has_loaded_there_since():
+    read = written(
+        ("VOP1", "V_READFIRSTLANE_B32_E32", {"vdst": VGPR, "src0": VGPR}),  # s0: its first lane in the workgroup
+        ("VOP1", "V_MOV_B32_E32", {"vdst": VGPR + 2, "src0": 128}),
+        ("DS", "DS_READ_B32", {"addr": VGPR + 2, "vdst": VGPR + 3}),
+    )
+    store = written(
+        ("VOP1", "V_MOV_B32_E32", {"vdst": VGPR + 4, "src0": 129}),
+        ("DS", "DS_WRITE_B32", {"addr": VGPR + 2, "data0": VGPR + 4}),
+    )
+    over = written(("SOPC", "S_CMP_LT_U32", {"ssrc0": 0, "ssrc1": 192})) + (0xBF850000 | len(store) // 4).to_bytes(
+        4, "little"
+    )
+
+    def changed(*code: bytes) -> Any:
+        at = softmax_of("gfx942").entry
+        text = b"".join([read, waited(lgkm=0), *code, over, store, END])  # by wave 1 alone
+        return lambda image: image[:at] + text + image[at + len(text) :]
+
+    launched("gfx942", changed(BARRIER), warps=2)
+    with pytest.raises(Race, match="DS_READ_B32 at 0x8, wave 0, before DS_WRITE_B32 at 0x20, wave 1"):
+        launched("gfx942", changed(), warps=2)
