@@ -159,8 +159,10 @@ def program(code: KernelCode, machine: Machine) -> Program:
     library.provide({one.name for _, _, one in each} - ALWAYS, texts)
     index = {at: number for number, at in enumerate(sorted(instructions))}
     early = early_uses([one for _, one, _ in each], index)
-    narrow = any(one and one.name.startswith("DS_") and bytes_of(one.name) < 4 for one in instructions.values())
-    about = [early, 0 if narrow else 2, any(one and loads_to_lds(one) for one in instructions.values())]
+    narrowest = min(
+        (bytes_of(one.name) for one in instructions.values() if one and one.name.startswith("DS_")), default=4
+    )
+    about = [early, min(4, narrowest).bit_length() - 1, any(one and loads_to_lds(one) for one in instructions.values())]
     listing = [
         about,
         *(
@@ -315,6 +317,7 @@ class NativeMachine(Machine):
             runtime.SHADOW: int(hazards.checked() and (self._warps > 1 or self._program.direct)),
             runtime.UNIT: self._program.unit,
             runtime.RECORDS: self._base,
+            runtime.NOTES: self._notes_bytes(),
         }
         for place, value in held.items():
             self._context_words[place // 8] = value
@@ -352,8 +355,12 @@ class NativeMachine(Machine):
 
     def _blocks(self) -> Any:
         """Memory of the waves of a workgroup, before notes of who has accessed its LDS."""
-        waves, notes = WAVE_BYTES * self._warps, (self.accesses.lds_bytes + 8 >> self._program.unit) * runtime.NOTES
-        return _aligned(waves + notes)[:waves].reshape(self._warps, WAVE_BYTES)
+        waves = WAVE_BYTES * self._warps
+        return _aligned(waves + 3 * self._notes_bytes())[:waves].reshape(self._warps, WAVE_BYTES)
+
+    def _notes_bytes(self) -> int:
+        """Of one note for each place of the LDS."""
+        return 8 * (self.accesses.lds_bytes + 16 >> self._program.unit)
 
     def _answered(self, blocks: Any, group: int) -> int:
         """Do what a wave asks for, and go on."""

@@ -41,13 +41,16 @@ from .waves import LANES
 (
     BUFFERS, COUNT, LDS, LDS_BYTES, COUNTERS, STAMP, SEEN, KEYS,
     ALL_LDS, WARPS, SCALARS, IDS, ENTRY, V_BYTES, AT_GROUP, AT_WAVE, BRANCHES,
-    BLOCKS, NOW, SHADOW, UNIT, RECORDS, RACE,
-) = range(0, 23 * 8, 8)  # fmt: skip
+    BLOCKS, NOW, SHADOW, UNIT, RECORDS, NOTES, RACE,
+) = range(0, 24 * 8, 8)  # fmt: skip
 """... ; the LDS of all workgroups; what registers begin with by wave, scalar ones and v0; the first record; bytes of
 vector registers in use; the workgroup and wave that stopped; branches of a wave's turn; the workgroup's
 waves and the one that runs; whether accesses to the LDS are watched, and the places by which they are told apart, as a
-shift; all records; the first race: 1 and then the accesses before and now, the place and the workgroup."""
-CONTEXT_BYTES = 27 * 8
+shift; all records; bytes of the notes of one kind; the first race: 1 and then the accesses before and now, the place
+and the workgroup."""
+LIMITS = RACE + 5 * 8
+"""By wave and counter: how many of its accesses are complete to the wave that runs."""
+CONTEXT_BYTES = LIMITS + 2 * 16 * 8
 
 # A buffer: first address, bytes, what is added to an address, and bits of its lines by what is done.
 START, BYTES, DELTA, LINES = 0, 8, 16, 24
@@ -65,8 +68,8 @@ SLOTS = 256
 
 SIZES = (1, 2, 4, 8, 12, 16)
 
-NOTES = 24
-"""Bytes of what is noted of a place of the LDS."""
+ALL = (1 << 32) - 1
+"""A limit of accesses that are all complete."""
 
 
 class _Code:
@@ -421,44 +424,51 @@ def _count_local(made: Any, even: Any) -> Any:
     return c.function
 
 
+def _notes(c: _Code) -> tuple[Any, Any, Any]:
+    """Where a workgroup's notes begin of the last stores, of loads, and of loads before those by another wave."""
+    context = c.args[0]
+    waves, many = c.b.mul(c.field(context, WARPS), c.const(WAVE_BYTES)), c.field(context, NOTES)
+    stores = c.at(c.field(context, BLOCKS, c.pointer), waves)
+    loads = c.at(stores, many)
+    return stores, loads, c.at(loads, many)
+
+
+def _note(c: _Code, queue: Any) -> Any:
+    """Of an access that is made now: the wave (8 bits), the counter (1), the number of the record (23) and of the
+    access by its counter (32).
+    """
+    context, record = c.args[:2]
+    me = c.field(context, NOW)
+    mine = c.at(c.field(context, BLOCKS, c.pointer), c.b.mul(me, c.const(WAVE_BYTES)))
+    index = c.b.add(c.field(mine, c.b.add(c.b.shl(queue, c.const(3)), c.const(ISSUED))), c.const(1))
+    number = c.b.udiv(c.b.sub(c.b.ptrtoint(record, c.i64), c.field(context, RECORDS)), c.const(RECORD))
+    who = c.b.or_(c.b.shl(me, c.const(56)), c.b.shl(queue, c.const(55)))
+    return c.b.or_(c.b.or_(who, c.b.shl(number, c.const(32))), c.b.and_(index, c.const(0xFFFFFFFF)))
+
+
+def _is_late(c: _Code, before: Any) -> Any:
+    """Whether an access may not be complete."""
+    who = c.b.lshr(before, c.const(55))
+    limit = c.field(c.args[0], c.b.add(c.b.shl(who, c.const(3)), c.const(LIMITS)))
+    return c.b.icmp_signed(">", c.b.and_(before, c.const(0xFFFFFFFF)), limit)
+
+
 def _race(made: Any) -> Any:
     """Note an access to the LDS, and whether it is ordered after those of other waves to the same place.
 
     how: 2 of an access that vmcnt counts, and 1 of a store.  differs: the lanes of a store that change what is there;
-    waves that store the same value, as those of a replicated tensor do, need no order.  A wave's own accesses are in
-    order but for those that go from memory to the LDS, which are complete when they are waited for.  A note is the wave
-    (8 bits), the counter (1), the number of the record (23) and of the access by its counter (32); a place has three:
-    the last store, the last load and the last one of another wave before it.
+    waves that store the same value, as those of a replicated tensor do, need no order.
     """
     c = _Code(made, "race", "v", "pppiiii")
     context, record, addresses, mask, size, how, differs = c.args
-    queue, stores = c.b.lshr(how, c.const(1)), c.b.and_(how, c.const(1))
-    me, blocks = c.field(context, NOW), c.field(context, BLOCKS, c.pointer)
-    mine = c.at(blocks, c.b.mul(me, c.const(WAVE_BYTES)))
-    shadow = c.at(blocks, c.b.mul(c.field(context, WARPS), c.const(WAVE_BYTES)))
-    index = c.b.add(c.field(mine, c.b.add(c.b.shl(queue, c.const(3)), c.const(ISSUED))), c.const(1))
-    number = c.b.udiv(c.b.sub(c.b.ptrtoint(record, c.i64), c.field(context, RECORDS)), c.const(RECORD))
-    who = c.b.or_(c.b.shl(me, c.const(56)), c.b.shl(queue, c.const(55)))
-    note = c.b.or_(c.b.or_(who, c.b.shl(number, c.const(32))), c.b.and_(index, c.const(0xFFFFFFFF)))
-    fine = c.var(0)
-    held_back = c.b.sub(c.field(mine, ISSUED + 8), c.const(MOST["vm"]))
-    waited = c.field(mine, WAITED + 8)
-    landed = c.b.select(c.b.icmp_signed(">", held_back, waited), held_back, waited)
+    queue, writes = c.b.lshr(how, c.const(1)), c.b.and_(how, c.const(1))
+    note, me, notes = _note(c, queue), c.field(context, NOW), _notes(c)
 
     def check(before: Any, place: Any) -> None:
-        another = c.b.icmp_unsigned("!=", c.b.lshr(before, c.const(56)), me)
-        direct = c.b.icmp_unsigned(">", c.b.and_(c.b.lshr(before, c.const(55)), c.const(1)), queue)
-        with c.b.if_then(c.b.and_(c.b.or_(another, direct), c.b.icmp_unsigned("!=", before, c.get(fine)))):
-            theirs = c.at(blocks, c.b.mul(c.b.lshr(before, c.const(56)), c.const(WAVE_BYTES)))
-            counter = c.b.and_(c.b.lshr(before, c.const(52)), c.const(8))
-            known = c.b.select(another, c.field(theirs, c.b.add(counter, c.const(KNOWN))), landed)
-            with c.b.if_else(c.b.icmp_unsigned(">", c.b.and_(before, c.const(0xFFFFFFFF)), known)) as (then, otherwise):
-                with then, c.b.if_then(c.b.icmp_unsigned("==", c.field(context, RACE), c.const(0))):
-                    told = (c.const(1), before, note, place, c.field(context, AT_GROUP))
-                    for offset, value in enumerate(told):
-                        c.put(context, RACE + 8 * offset, value)
-                with otherwise:
-                    c.b.store(before, fine)
+        first = c.b.icmp_unsigned("==", c.field(context, RACE), c.const(0))
+        with c.b.if_then(c.b.and_(_is_late(c, before), first)):
+            for offset, value in enumerate((c.const(1), before, note, place, c.field(context, AT_GROUP))):
+                c.put(context, RACE + 8 * offset, value)
 
     shift = c.field(context, UNIT)
     with c.lanes(mask) as lane:
@@ -467,23 +477,100 @@ def _race(made: Any) -> Any:
         last = c.b.lshr(c.b.sub(c.b.add(address, size), c.const(1)), shift)
         with c.repeat(c.b.add(c.b.sub(last, first), c.const(1))) as step:
             unit = c.b.add(first, step)
-            entry = c.at(shadow, c.b.mul(unit, c.const(NOTES)))
-            changes = c.b.and_(c.b.lshr(differs, lane), c.const(1))
+            stores, loads, others = (c.element(base, unit) for base in notes)
+            place, changes = c.b.shl(unit, shift), c.b.and_(c.b.lshr(differs, lane), c.const(1))
             with c.b.if_then(c.b.icmp_unsigned("!=", changes, c.const(0))):
-                check(c.get(entry), c.b.shl(unit, shift))
-            with c.b.if_else(c.b.icmp_unsigned("!=", stores, c.const(0))) as (then, otherwise):
+                check(c.get(stores), place)
+            with c.b.if_else(c.b.icmp_unsigned("!=", writes, c.const(0))) as (then, otherwise):
                 with then:
                     with c.b.if_then(c.b.icmp_unsigned("!=", changes, c.const(0))):
-                        check(c.field(entry, 8), c.b.shl(unit, shift))
-                        check(c.field(entry, 16), c.b.shl(unit, shift))
-                    c.put(entry, 0, note)
+                        check(c.get(loads), place)
+                        check(c.get(others), place)
+                    c.b.store(note, stores)
                 with otherwise:
-                    last = c.field(entry, 8)
-                    with c.b.if_then(c.b.icmp_unsigned("!=", c.b.lshr(last, c.const(56)), me)):
-                        c.put(entry, 16, last)
-                    c.put(entry, 8, note)
+                    with c.b.if_then(c.b.icmp_unsigned("!=", c.b.lshr(c.get(loads), c.const(56)), me)):
+                        c.b.store(c.get(loads), others)
+                    c.b.store(note, loads)
     c.b.ret_void()
     return c.function
+
+
+def _order(made: Any, what: str, size: int, shift: int) -> Any:
+    """What "race" does with lanes of an aligned access before which all is complete; the other lanes.
+
+    Places that one instruction has accessed have the same note: it is looked at once, and then compared.
+    """
+    c = _Code(made, f"order_{what}_{size}_{shift}", "i", "pppii")
+    context, _, addresses, mask, queue = c.args
+    count = size >> shift
+    many = c.ir.VectorType(c.i64, count)
+    reduce = f"llvm.vector.reduce.or.v{count}i64"
+    any_bit = made.globals.get(reduce) or c.ir.Function(made, c.ir.FunctionType(c.i64, [many]), reduce)
+    note, me, notes = _note(c, queue), c.field(context, NOW), _notes(c)
+    left = c.var(0)
+
+    def spread(value: Any) -> Any:
+        first = c.b.insert_element(c.ir.Constant(many, c.ir.Undefined), value, c.const(0))
+        places = c.ir.Constant(c.ir.VectorType(c.i32, count), [0] * count)
+        return c.b.shuffle_vector(first, c.ir.Constant(many, c.ir.Undefined), places)
+
+    every, mine, by_wave = spread(note), spread(me), c.ir.Constant(many, [56] * count)
+    complete = [c.var(0) for _ in notes]
+    with c.lanes(mask) as lane:
+        address = c.get(c.element(addresses, lane))
+        at = [c.element(base, c.b.lshr(address, c.const(shift))) for base in notes]
+        stores, loads, others = at
+        late = c.var(c.b.and_(address, c.const((1 << shift) - 1)))
+        for noted, fine in zip(at if what == "store" else [stores], complete, strict=False):
+            before = c.b.load(noted, typ=many, align=8)
+            unlike = c.b.call(any_bit, [c.b.xor(before, spread(c.get(fine)))])
+            with c.b.if_then(c.b.icmp_unsigned("!=", unlike, c.const(0))):
+                for place in range(count):
+                    one = c.b.extract_element(before, c.const(place))
+                    c.b.store(c.b.or_(c.get(late), c.b.zext(_is_late(c, one), c.i64)), late)
+                    c.b.store(one, fine)
+        with c.b.if_else(c.b.icmp_unsigned("!=", c.get(late), c.const(0))) as (then, otherwise):
+            with then:
+                for fine in complete:
+                    c.b.store(c.const(0), fine)
+                c.b.store(c.b.or_(c.get(left), c.b.shl(c.const(1), lane)), left)
+            with otherwise:
+                if what == "load":
+                    before = c.b.load(loads, typ=many, align=8)
+                    another = c.b.icmp_unsigned("!=", c.b.lshr(before, by_wave), mine)
+                    c.b.store(c.b.select(another, before, c.b.load(others, typ=many, align=8)), others, align=8)
+                c.b.store(every, stores if what == "store" else loads, align=8)
+    c.b.ret(c.get(left))
+    return c.function
+
+
+def _watch(c: _Code, what: str, size: int, race: Any, delta: Any) -> None:
+    """The order of an access to the LDS, which _transfer is about to make."""
+    context, record, addresses, mask, data, queue = c.args
+    mine = c.at(c.field(context, BLOCKS, c.pointer), c.b.mul(c.field(context, NOW), c.const(WAVE_BYTES)))
+    full, waited = c.b.sub(c.field(mine, ISSUED + 8), c.const(MOST["vm"])), c.field(mine, WAITED + 8)
+    landed = c.b.select(c.b.icmp_signed(">", full, waited), full, waited)
+    local = c.b.icmp_unsigned("==", queue, c.const(0))
+    own = c.b.add(c.b.shl(c.field(context, NOW), c.const(4)), c.const(LIMITS + 8))
+    c.put(context, own, c.b.select(local, landed, c.const(ALL)))
+    left = c.var(mask)
+    for shift in (one for one in range(3) if size >> one):
+        with c.b.if_then(c.b.icmp_unsigned("==", c.field(context, UNIT), c.const(shift))):
+            c.b.store(c.b.call(_order(c.b.module, what, size, shift), [context, record, addresses, mask, queue]), left)
+    with c.b.if_then(c.b.icmp_unsigned("!=", c.get(left), c.const(0))):
+        differs = c.var(c.get(left) if what == "load" else c.const(0))
+        part = c.ir.IntType(8 * min(4, size))
+        if what == "store":
+            with c.lanes(c.get(left)) as lane:
+                place = c.b.inttoptr(c.b.add(c.get(c.element(addresses, lane)), delta), c.pointer)
+                for word in range(max(1, size // 4)):
+                    value = c.b.load(c.element(data, c.b.add(lane, c.const(LANES * word)), c.i32), typ=c.i32)
+                    stored = value if size >= 4 else c.b.trunc(value, part)
+                    other = c.b.icmp_unsigned("!=", stored, c.b.load(c.at(place, 4 * word), typ=part, align=1))
+                    bit = c.b.shl(c.b.zext(other, c.i64), lane)
+                    c.b.store(c.b.or_(c.get(differs), bit), differs)
+        how = c.b.add(c.b.shl(queue, c.const(1)), c.const(int(what == "store")))
+        c.b.call(race, [context, record, addresses, c.get(left), c.const(size), how, c.get(differs)])
 
 
 def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local: bool) -> None:
@@ -499,18 +586,7 @@ def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local:
         delta = c.field(context, LDS)
         watched = c.b.icmp_unsigned("!=", c.field(context, SHADOW), c.const(0))
         with c.b.if_then(watched):
-            differs = c.var(mask if what == "load" else c.const(0))
-            if what == "store":
-                with c.lanes(mask) as lane:
-                    place = c.b.inttoptr(c.b.add(c.get(c.element(addresses, lane)), delta), c.pointer)
-                    for word in range(max(1, size // 4)):
-                        value = c.b.load(c.element(data, c.b.add(lane, c.const(LANES * word)), c.i32), typ=c.i32)
-                        stored = value if size >= 4 else c.b.trunc(value, part)
-                        other = c.b.icmp_unsigned("!=", stored, c.b.load(c.at(place, 4 * word), typ=part, align=1))
-                        bit = c.b.shl(c.b.zext(other, c.i64), lane)
-                        c.b.store(c.b.or_(c.get(differs), bit), differs)
-            how = c.b.add(c.b.shl(queue, c.const(1)), c.const(int(what == "store")))
-            c.b.call(functions["race"], [*given, how, c.get(differs)])
+            _watch(c, what, size, functions["race"], delta)
     else:
         c.b.call(functions["count"], [*given, c.const(8 * WHATS.index(what))])
         delta = c.field(c.field(record, CACHE + 16, c.pointer), DELTA)
@@ -593,6 +669,12 @@ def _run_group(made: Any) -> None:
             with c.b.if_then(c.b.icmp_unsigned("==", c.field(block, STATE), c.const(READY))):
                 c.put(block, BUDGET, c.field(context, BRANCHES))
                 c.put(context, NOW, c.get(wave))
+                with c.repeat(warps) as each:
+                    known = c.at(blocks, c.b.add(c.b.mul(each, c.const(WAVE_BYTES)), c.const(KNOWN)))
+                    limits = c.at(context, c.b.add(c.b.shl(each, c.const(4)), c.const(LIMITS)))
+                    own = c.b.icmp_unsigned("==", each, c.get(wave))
+                    c.put(limits, 0, c.b.select(own, c.const(ALL), c.field(known, 0)))
+                    c.put(limits, 8, c.field(known, 8))
                 record = c.field(block, STOPPED, c.pointer)
                 code = _called(c, kind, block, record)
                 with c.b.if_then(c.b.icmp_unsigned("==", code, c.const(ASK))):
