@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import hazards, library, runtime
+from . import context, hazards, library, runtime
 from .code_object import KernelCode
 from .counts import VECTOR, class_of
 from .graph import Untraceable
@@ -251,7 +251,7 @@ class NativeMachine(Machine):
         for first, second in self._program.early:
             if self._words[first, COUNT // 8] and self._words[second, COUNT // 8]:
                 raise hazards.Race(f"{self._at(first)} is not waited for: {self._at(second)} uses its register")
-        found, before, now, place, group = (int(one) for one in self._context_words[runtime.RACE // 8 :][:5])
+        found, before, now, place, group = (int(one) for one in self._context_words[context.RACE // 8 :][:5])
         if found:
             (first, one), (second, other) = ((note >> 32 & 0x7FFFFF, note >> 56) for note in (before, now))
             if one == other:
@@ -285,7 +285,7 @@ class NativeMachine(Machine):
         self._warps = int(np.count_nonzero(waves.own() == waves.own()[0]))
         buffers = self.accesses.memory.buffers()
         self._lines = []
-        table = np.zeros((len(buffers), runtime.BUFFER_BYTES // 8), np.uint64)
+        table = np.zeros((len(buffers), context.BUFFER_BYTES // 8), np.uint64)
         for row, (start, contents, _) in zip(table, buffers, strict=True):
             count = (start + len(contents) - 1 >> 6) - (start >> 6) + 1
             bits = [np.zeros(count // 8 + 1, np.uint8) for _ in runtime.WHATS]
@@ -298,26 +298,26 @@ class NativeMachine(Machine):
         self._counters = np.zeros(len(runtime.COUNTER_NAMES), np.int64)
         seen = np.zeros(self.accesses.lds_bytes + 16, np.int64)
         keys = np.zeros(4 * runtime.SLOTS, np.int64)
-        self._context_words = np.zeros(runtime.CONTEXT_BYTES // 8, np.uint64)
+        self._context_words = np.zeros(context.CONTEXT_BYTES // 8, np.uint64)
         held = {
-            runtime.BUFFERS: table.ctypes.data,
-            runtime.COUNT: len(buffers),
-            runtime.LDS_BYTES: self.accesses.lds_bytes,
-            runtime.COUNTERS: self._counters.ctypes.data,
-            runtime.SEEN: seen.ctypes.data,
-            runtime.KEYS: keys.ctypes.data,
-            runtime.STAMP: 1,
-            runtime.ALL_LDS: self.accesses.lds.ctypes.data,
-            runtime.WARPS: self._warps,
-            runtime.SCALARS: scalars.ctypes.data,
-            runtime.IDS: lanes.ctypes.data,
-            runtime.ENTRY: self._base + RECORD * self._program.index[waves.pc],
-            runtime.V_BYTES: 4 * LANES * max(1, *(one.registers for one in self._program.compiled)),
-            runtime.BRANCHES: TAKEN,
-            runtime.SHADOW: int(hazards.checked() and (self._warps > 1 or self._program.direct)),
-            runtime.UNIT: self._program.unit,
-            runtime.RECORDS: self._base,
-            runtime.NOTES: self._notes_bytes(),
+            context.BUFFERS: table.ctypes.data,
+            context.COUNT: len(buffers),
+            context.LDS_BYTES: self.accesses.lds_bytes,
+            context.COUNTERS: self._counters.ctypes.data,
+            context.SEEN: seen.ctypes.data,
+            context.KEYS: keys.ctypes.data,
+            context.STAMP: 1,
+            context.ALL_LDS: self.accesses.lds.ctypes.data,
+            context.WARPS: self._warps,
+            context.SCALARS: scalars.ctypes.data,
+            context.IDS: lanes.ctypes.data,
+            context.ENTRY: self._base + RECORD * self._program.index[waves.pc],
+            context.V_BYTES: 4 * LANES * max(1, *(one.registers for one in self._program.compiled)),
+            context.BRANCHES: TAKEN,
+            context.SHADOW: int(hazards.checked() and (self._warps > 1 or self._program.direct)),
+            context.UNIT: self._program.unit,
+            context.RECORDS: self._base,
+            context.NOTES: self._notes_bytes(),
         }
         for place, value in held.items():
             self._context_words[place // 8] = value
@@ -345,7 +345,7 @@ class NativeMachine(Machine):
         """Workgroups from `group` to before `count`."""
         while group < count:
             code = run_groups(self._context_words.ctypes.data, blocks.ctypes.data, group, count)
-            group = int(self._context_words[runtime.AT_GROUP // 8])
+            group = int(self._context_words[context.AT_GROUP // 8])
             while code == ASK:
                 code = self._answered(blocks, group)
             if code == SPENT:
@@ -364,7 +364,7 @@ class NativeMachine(Machine):
 
     def _answered(self, blocks: Any, group: int) -> int:
         """Do what a wave asks for, and go on."""
-        wave = int(self._context_words[runtime.AT_WAVE // 8])
+        wave = int(self._context_words[context.AT_WAVE // 8])
         self._ask(_Wave(blocks[wave], group, wave))
         return int(self._run_group(self._context_words.ctypes.data, blocks.ctypes.data, group, wave))
 

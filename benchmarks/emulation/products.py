@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .code_builder import Code
 from .formats import small_floats, width
 from .graph import Untraceable
 from .layout import COUNT, PARAMETERS, RECORD, V
@@ -17,7 +18,6 @@ from .library import SIMPLIFY
 from .lowering import TITLE
 from .matrix import Product, by_registers
 from .operands import VECTOR, Unknown, constant
-from .runtime import _Code
 from .waves import ACCUMULATORS, LANES
 
 CHUNK = 16
@@ -76,7 +76,7 @@ def _function(one: Product, fixed: bool) -> str:
     from llvmlite import ir
 
     made = ir.Module()
-    c = _Code(made, TITLE, "i", "pp")
+    c = Code(made, TITLE, "i", "pp")
     st, record = c.args
     double, single, word = ir.DoubleType(), ir.FloatType(), ir.IntType(32)
     row = ir.VectorType(double, one.size)
@@ -144,7 +144,7 @@ def _function(one: Product, fixed: bool) -> str:
     return f"{SIMPLIFY}\n{made}"
 
 
-def _convert(c: _Code, made: Any, source: Any, numbers: Any, kind: str, registers: int, arch: str) -> None:
+def _convert(c: Code, made: Any, source: Any, numbers: Any, kind: str, registers: int, arch: str) -> None:
     """All numbers of an operand as fp64: [numbers of a lane, 64]."""
     from llvmlite import ir
 
@@ -197,7 +197,7 @@ def _convert(c: _Code, made: Any, source: Any, numbers: Any, kind: str, register
             c.b.store(value, into, align=8)
 
 
-def _before(c: _Code, before: Any, source: Any, one: Product, fixed: bool, record: Any) -> None:
+def _before(c: Code, before: Any, source: Any, one: Product, fixed: bool, record: Any) -> None:
     """C, as it lies in registers: D may lie over a part of it."""
     from llvmlite import ir
 
@@ -219,7 +219,7 @@ def _before(c: _Code, before: Any, source: Any, one: Product, fixed: bool, recor
             c.b.store(value, c.element(before, index, word))
 
 
-def _store_row(c: _Code, one: Product, total: Any, before: Any, into: Any, place: Any, size: int) -> None:
+def _store_row(c: Code, one: Product, total: Any, before: Any, into: Any, place: Any, size: int) -> None:
     """A row of D: what was summed and C, rounded once."""
     from llvmlite import ir
 

@@ -6,10 +6,37 @@ access them, and bytes of each; "reach" says whether all lie in one buffer, whic
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from typing import Any
 
+from .code_builder import Code
+from .context import (
+    ALL_LDS,
+    AT_GROUP,
+    AT_WAVE,
+    BLOCKS,
+    BRANCHES,
+    BUFFER_BYTES,
+    BUFFERS,
+    BYTES,
+    COUNT,
+    COUNTERS,
+    DELTA,
+    ENTRY,
+    IDS,
+    KEYS,
+    LDS,
+    LDS_BYTES,
+    LIMITS,
+    LINES,
+    NOW,
+    SCALARS,
+    SEEN,
+    SHADOW,
+    STAMP,
+    START,
+    V_BYTES,
+    WARPS,
+)
 from .counts import _READ_16, BANK_BYTES, BANKS
 from .layout import (
     ARRIVED,
@@ -35,26 +62,8 @@ from .layout import (
 )
 from .layout import COUNT as TIMES
 from .programs import MOST
+from .races import ALL, race, watch
 from .waves import LANES
-
-# The context of a launch: offsets in bytes.
-(
-    BUFFERS, COUNT, LDS, LDS_BYTES, COUNTERS, STAMP, SEEN, KEYS,
-    ALL_LDS, WARPS, SCALARS, IDS, ENTRY, V_BYTES, AT_GROUP, AT_WAVE, BRANCHES,
-    BLOCKS, NOW, SHADOW, UNIT, RECORDS, NOTES, RACE,
-) = range(0, 24 * 8, 8)  # fmt: skip
-"""... ; the LDS of all workgroups; what registers begin with by wave, scalar ones and v0; the first record; bytes of
-vector registers in use; the workgroup and wave that stopped; branches of a wave's turn; the workgroup's
-waves and the one that runs; whether accesses to the LDS are watched, and the places by which they are told apart, as a
-shift; all records; bytes of the notes of one kind; the first race: 1 and then the accesses before and now, the place
-and the workgroup."""
-LIMITS = RACE + 5 * 8
-"""By wave and counter: how many of its accesses are complete to the wave that runs."""
-CONTEXT_BYTES = LIMITS + 2 * 16 * 8
-
-# A buffer: first address, bytes, what is added to an address, and bits of its lines by what is done.
-START, BYTES, DELTA, LINES = 0, 8, 16, 24
-BUFFER_BYTES = 48
 
 WHATS = ("load", "store", "atomic")
 COUNTER_NAMES = [
@@ -67,92 +76,6 @@ SLOTS = 256
 """Of a set of what an instruction has reached; twice as many as there can be."""
 
 SIZES = (1, 2, 4, 8, 12, 16)
-
-ALL = (1 << 32) - 1
-"""A limit of accesses that are all complete."""
-
-
-class _Code:
-    """One function under construction, with variables."""
-
-    def __init__(self, module: Any, name: str, result: Any, arguments: Any) -> None:
-        from llvmlite import ir
-
-        self.ir, self.i64, self.i32, self.i1 = ir, ir.IntType(64), ir.IntType(32), ir.IntType(1)
-        self.pointer = ir.PointerType()
-        kinds = {"p": self.pointer, "i": self.i64}
-        kind = ir.FunctionType(
-            {"v": ir.VoidType(), "b": self.i1, "p": self.pointer, "i": self.i64}[result], [kinds[a] for a in arguments]
-        )
-        self.function = ir.Function(module, kind, name)
-        self.b = ir.IRBuilder(self.function.append_basic_block())
-        self.args = self.function.args
-
-    def const(self, value: int) -> Any:
-        return self.ir.Constant(self.i64, value)
-
-    def var(self, value: Any) -> Any:
-        with self.b.goto_entry_block():
-            place = self.b.alloca(self.i64)
-        self.b.store(value if not isinstance(value, int) else self.const(value), place)
-        return place
-
-    def get(self, place: Any) -> Any:
-        return self.b.load(place, typ=self.i64)
-
-    def at(self, base: Any, offset: Any) -> Any:
-        if isinstance(offset, int):
-            offset = self.const(offset)
-        return self.b.gep(base, [offset], source_etype=self.ir.IntType(8))
-
-    def field(self, base: Any, offset: Any, kind: Any = None) -> Any:
-        return self.b.load(self.at(base, offset), typ=kind or self.i64)
-
-    def put(self, base: Any, offset: Any, value: Any) -> None:
-        self.b.store(value, self.at(base, offset))
-
-    def add(self, base: Any, offset: Any, value: Any) -> None:
-        self.put(base, offset, self.b.add(self.field(base, offset), value))
-
-    def bump(self, place: Any, value: Any = 1) -> None:
-        self.b.store(self.b.add(self.get(place), self.const(value) if isinstance(value, int) else value), place)
-
-    @contextlib.contextmanager
-    def repeat(self, count: Any) -> Iterator[Any]:
-        """The numbers from 0."""
-        count = self.const(count) if isinstance(count, int) else count
-        index = self.var(0)
-        with self.while_(lambda: self.b.icmp_unsigned("<", self.get(index), count)):
-            yield self.get(index)
-            self.bump(index)
-
-    @contextlib.contextmanager
-    def while_(self, test: Callable[[], Any]) -> Iterator[None]:
-        head, body, after = (self.function.append_basic_block() for _ in range(3))
-        self.b.branch(head)
-        self.b.position_at_end(head)
-        self.b.cbranch(test(), body, after)
-        self.b.position_at_end(body)
-        yield
-        self.b.branch(head)
-        self.b.position_at_end(after)
-
-    @contextlib.contextmanager
-    def lanes(self, mask: Any) -> Iterator[Any]:
-        """Lanes of a mask, in their order."""
-        left = self.var(mask)
-        with self.while_(lambda: self.b.icmp_unsigned("!=", self.get(left), self.const(0))):
-            now = self.get(left)
-            lane = self.b.cttz(now, self.ir.Constant(self.i1, 1))
-            self.b.store(self.b.and_(now, self.b.sub(now, self.const(1))), left)
-            yield lane
-
-    def element(self, base: Any, index: Any, kind: Any = None) -> Any:
-        return self.b.gep(base, [index], source_etype=kind or self.i64)
-
-    def returned_if(self, test: Any, value: Any) -> None:
-        with self.b.if_then(test):
-            self.b.ret(value)
 
 
 def module() -> str:
@@ -168,7 +91,7 @@ def module() -> str:
     functions["mark"] = _mark(made)
     functions["count"] = _count_memory(made, functions)
     functions["count_local"] = _count_local(made, functions["even"])
-    functions["race"] = _race(made)
+    functions["race"] = race(made)
     for size in SIZES:
         for what in ("load", "store"):
             _transfer(made, functions, what, size, False)
@@ -180,7 +103,7 @@ def module() -> str:
 
 def _even(made: Any) -> Any:
     """Whether all lanes access memory, each where the one before it ended."""
-    c = _Code(made, "even", "b", "pii")
+    c = Code(made, "even", "b", "pii")
     addresses, mask, size = c.args
     c.returned_if(c.b.icmp_signed("!=", mask, c.const(-1)), c.ir.Constant(c.i1, 0))
     first, apart, at = c.get(addresses), c.var(0), c.var(0)
@@ -195,7 +118,7 @@ def _even(made: Any) -> Any:
 
 def _reach(made: Any, even: Any) -> None:
     for local in (False, True):
-        c = _Code(made, f"reach_{'local' if local else 'memory'}", "b", "ppppi"[:3] + "ii")
+        c = Code(made, f"reach_{'local' if local else 'memory'}", "b", "ppppi"[:3] + "ii")
         context, record, addresses, mask, size = c.args
         yes, no = c.ir.Constant(c.i1, 1), c.ir.Constant(c.i1, 0)
         c.returned_if(c.b.icmp_unsigned("==", mask, c.const(0)), yes)
@@ -235,7 +158,7 @@ def _reach(made: Any, even: Any) -> None:
 
 def _reach_scalar(made: Any) -> None:
     """Where so many bytes from an address are; null if they are not in a buffer."""
-    c = _Code(made, "reach_scalar", "p", "pii")
+    c = Code(made, "reach_scalar", "p", "pii")
     context, address, size = c.args
     buffers = c.field(context, BUFFERS, c.pointer)
     with c.repeat(c.field(context, COUNT)) as index:
@@ -249,7 +172,7 @@ def _reach_scalar(made: Any) -> None:
 
 def _insert(made: Any) -> Any:
     """Put a number into a set; whether it was not there: 1 or 0.  A set is SLOTS pairs of a number and a stamp."""
-    c = _Code(made, "insert", "i", "pii")
+    c = Code(made, "insert", "i", "pii")
     table, key, stamp = c.args
     spread = c.b.lshr(c.b.mul(key, c.const(0x9E3779B97F4A7C15 - (1 << 64))), c.const(56))
     slot = c.var(spread)
@@ -267,7 +190,7 @@ def _insert(made: Any) -> Any:
 
 def _mark(made: Any) -> Any:
     """Set the bit of a line."""
-    c = _Code(made, "mark", "v", "pi")
+    c = Code(made, "mark", "v", "pi")
     bits, line = c.args
     place = c.at(bits, c.b.lshr(line, c.const(3)))
     byte = c.ir.IntType(8)
@@ -283,7 +206,7 @@ def _counter(name: str, what: str) -> int:
 
 def _count_memory(made: Any, functions: dict[str, Any]) -> Any:
     """Observer.memory; the last argument is 8 times the place of what is done among WHATS."""
-    c = _Code(made, "count_memory", "v", "pppiii")
+    c = Code(made, "count_memory", "v", "pppiii")
     context, record, addresses, mask, size, what = c.args
     counters = c.field(context, COUNTERS, c.pointer)
     c.add(counters, what, c.b.mul(size, c.b.ctpop(mask)))
@@ -356,7 +279,7 @@ def _count_local(made: Any, even: Any) -> Any:
     """Observer.local, counts.lds_cycles."""
     from llvmlite import ir
 
-    c = _Code(made, "count_local", "v", "pppiii")
+    c = Code(made, "count_local", "v", "pppiii")
     context, record, addresses, mask, size, reads = c.args
     order = ir.GlobalVariable(made, ir.ArrayType(c.i64, 2 * LANES), "order")
     order.linkage, order.global_constant = "private", True
@@ -424,158 +347,9 @@ def _count_local(made: Any, even: Any) -> Any:
     return c.function
 
 
-def _notes(c: _Code) -> tuple[Any, Any, Any]:
-    """Where a workgroup's notes begin of the last stores, of loads, and of loads before those by another wave."""
-    context = c.args[0]
-    waves, many = c.b.mul(c.field(context, WARPS), c.const(WAVE_BYTES)), c.field(context, NOTES)
-    stores = c.at(c.field(context, BLOCKS, c.pointer), waves)
-    loads = c.at(stores, many)
-    return stores, loads, c.at(loads, many)
-
-
-def _note(c: _Code, queue: Any) -> Any:
-    """Of an access that is made now: the wave (8 bits), the counter (1), the number of the record (23) and of the
-    access by its counter (32).
-    """
-    context, record = c.args[:2]
-    me = c.field(context, NOW)
-    mine = c.at(c.field(context, BLOCKS, c.pointer), c.b.mul(me, c.const(WAVE_BYTES)))
-    index = c.b.add(c.field(mine, c.b.add(c.b.shl(queue, c.const(3)), c.const(ISSUED))), c.const(1))
-    number = c.b.udiv(c.b.sub(c.b.ptrtoint(record, c.i64), c.field(context, RECORDS)), c.const(RECORD))
-    who = c.b.or_(c.b.shl(me, c.const(56)), c.b.shl(queue, c.const(55)))
-    return c.b.or_(c.b.or_(who, c.b.shl(number, c.const(32))), c.b.and_(index, c.const(0xFFFFFFFF)))
-
-
-def _is_late(c: _Code, before: Any) -> Any:
-    """Whether an access may not be complete."""
-    who = c.b.lshr(before, c.const(55))
-    limit = c.field(c.args[0], c.b.add(c.b.shl(who, c.const(3)), c.const(LIMITS)))
-    return c.b.icmp_signed(">", c.b.and_(before, c.const(0xFFFFFFFF)), limit)
-
-
-def _race(made: Any) -> Any:
-    """Note an access to the LDS, and whether it is ordered after those of other waves to the same place.
-
-    how: 2 of an access that vmcnt counts, and 1 of a store.  differs: the lanes of a store that change what is there;
-    waves that store the same value, as those of a replicated tensor do, need no order.
-    """
-    c = _Code(made, "race", "v", "pppiiii")
-    context, record, addresses, mask, size, how, differs = c.args
-    queue, writes = c.b.lshr(how, c.const(1)), c.b.and_(how, c.const(1))
-    note, me, notes = _note(c, queue), c.field(context, NOW), _notes(c)
-
-    def check(before: Any, place: Any) -> None:
-        first = c.b.icmp_unsigned("==", c.field(context, RACE), c.const(0))
-        with c.b.if_then(c.b.and_(_is_late(c, before), first)):
-            for offset, value in enumerate((c.const(1), before, note, place, c.field(context, AT_GROUP))):
-                c.put(context, RACE + 8 * offset, value)
-
-    shift = c.field(context, UNIT)
-    with c.lanes(mask) as lane:
-        address = c.get(c.element(addresses, lane))
-        first = c.b.lshr(address, shift)
-        last = c.b.lshr(c.b.sub(c.b.add(address, size), c.const(1)), shift)
-        with c.repeat(c.b.add(c.b.sub(last, first), c.const(1))) as step:
-            unit = c.b.add(first, step)
-            stores, loads, others = (c.element(base, unit) for base in notes)
-            place, changes = c.b.shl(unit, shift), c.b.and_(c.b.lshr(differs, lane), c.const(1))
-            with c.b.if_then(c.b.icmp_unsigned("!=", changes, c.const(0))):
-                check(c.get(stores), place)
-            with c.b.if_else(c.b.icmp_unsigned("!=", writes, c.const(0))) as (then, otherwise):
-                with then:
-                    with c.b.if_then(c.b.icmp_unsigned("!=", changes, c.const(0))):
-                        check(c.get(loads), place)
-                        check(c.get(others), place)
-                    c.b.store(note, stores)
-                with otherwise:
-                    with c.b.if_then(c.b.icmp_unsigned("!=", c.b.lshr(c.get(loads), c.const(56)), me)):
-                        c.b.store(c.get(loads), others)
-                    c.b.store(note, loads)
-    c.b.ret_void()
-    return c.function
-
-
-def _order(made: Any, what: str, size: int, shift: int) -> Any:
-    """What "race" does with lanes of an aligned access before which all is complete; the other lanes.
-
-    Places that one instruction has accessed have the same note: it is looked at once, and then compared.
-    """
-    c = _Code(made, f"order_{what}_{size}_{shift}", "i", "pppii")
-    context, _, addresses, mask, queue = c.args
-    count = size >> shift
-    many = c.ir.VectorType(c.i64, count)
-    reduce = f"llvm.vector.reduce.or.v{count}i64"
-    any_bit = made.globals.get(reduce) or c.ir.Function(made, c.ir.FunctionType(c.i64, [many]), reduce)
-    note, me, notes = _note(c, queue), c.field(context, NOW), _notes(c)
-    left = c.var(0)
-
-    def spread(value: Any) -> Any:
-        first = c.b.insert_element(c.ir.Constant(many, c.ir.Undefined), value, c.const(0))
-        places = c.ir.Constant(c.ir.VectorType(c.i32, count), [0] * count)
-        return c.b.shuffle_vector(first, c.ir.Constant(many, c.ir.Undefined), places)
-
-    every, mine, by_wave = spread(note), spread(me), c.ir.Constant(many, [56] * count)
-    complete = [c.var(0) for _ in notes]
-    with c.lanes(mask) as lane:
-        address = c.get(c.element(addresses, lane))
-        at = [c.element(base, c.b.lshr(address, c.const(shift))) for base in notes]
-        stores, loads, others = at
-        late = c.var(c.b.and_(address, c.const((1 << shift) - 1)))
-        for noted, fine in zip(at if what == "store" else [stores], complete, strict=False):
-            before = c.b.load(noted, typ=many, align=8)
-            unlike = c.b.call(any_bit, [c.b.xor(before, spread(c.get(fine)))])
-            with c.b.if_then(c.b.icmp_unsigned("!=", unlike, c.const(0))):
-                for place in range(count):
-                    one = c.b.extract_element(before, c.const(place))
-                    c.b.store(c.b.or_(c.get(late), c.b.zext(_is_late(c, one), c.i64)), late)
-                    c.b.store(one, fine)
-        with c.b.if_else(c.b.icmp_unsigned("!=", c.get(late), c.const(0))) as (then, otherwise):
-            with then:
-                for fine in complete:
-                    c.b.store(c.const(0), fine)
-                c.b.store(c.b.or_(c.get(left), c.b.shl(c.const(1), lane)), left)
-            with otherwise:
-                if what == "load":
-                    before = c.b.load(loads, typ=many, align=8)
-                    another = c.b.icmp_unsigned("!=", c.b.lshr(before, by_wave), mine)
-                    c.b.store(c.b.select(another, before, c.b.load(others, typ=many, align=8)), others, align=8)
-                c.b.store(every, stores if what == "store" else loads, align=8)
-    c.b.ret(c.get(left))
-    return c.function
-
-
-def _watch(c: _Code, what: str, size: int, race: Any, delta: Any) -> None:
-    """The order of an access to the LDS, which _transfer is about to make."""
-    context, record, addresses, mask, data, queue = c.args
-    mine = c.at(c.field(context, BLOCKS, c.pointer), c.b.mul(c.field(context, NOW), c.const(WAVE_BYTES)))
-    full, waited = c.b.sub(c.field(mine, ISSUED + 8), c.const(MOST["vm"])), c.field(mine, WAITED + 8)
-    landed = c.b.select(c.b.icmp_signed(">", full, waited), full, waited)
-    local = c.b.icmp_unsigned("==", queue, c.const(0))
-    own = c.b.add(c.b.shl(c.field(context, NOW), c.const(4)), c.const(LIMITS + 8))
-    c.put(context, own, c.b.select(local, landed, c.const(ALL)))
-    left = c.var(mask)
-    for shift in (one for one in range(3) if size >> one):
-        with c.b.if_then(c.b.icmp_unsigned("==", c.field(context, UNIT), c.const(shift))):
-            c.b.store(c.b.call(_order(c.b.module, what, size, shift), [context, record, addresses, mask, queue]), left)
-    with c.b.if_then(c.b.icmp_unsigned("!=", c.get(left), c.const(0))):
-        differs = c.var(c.get(left) if what == "load" else c.const(0))
-        part = c.ir.IntType(8 * min(4, size))
-        if what == "store":
-            with c.lanes(c.get(left)) as lane:
-                place = c.b.inttoptr(c.b.add(c.get(c.element(addresses, lane)), delta), c.pointer)
-                for word in range(max(1, size // 4)):
-                    value = c.b.load(c.element(data, c.b.add(lane, c.const(LANES * word)), c.i32), typ=c.i32)
-                    stored = value if size >= 4 else c.b.trunc(value, part)
-                    other = c.b.icmp_unsigned("!=", stored, c.b.load(c.at(place, 4 * word), typ=part, align=1))
-                    bit = c.b.shl(c.b.zext(other, c.i64), lane)
-                    c.b.store(c.b.or_(c.get(differs), bit), differs)
-        how = c.b.add(c.b.shl(queue, c.const(1)), c.const(int(what == "store")))
-        c.b.call(race, [context, record, addresses, c.get(left), c.const(size), how, c.get(differs)])
-
-
 def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local: bool) -> None:
     """Bytes of every lane into words [words, 64], or from there."""
-    c = _Code(made, f"{what}_{'local' if local else 'memory'}_{size}", "v", "pppipi")
+    c = Code(made, f"{what}_{'local' if local else 'memory'}_{size}", "v", "pppipi")
     context, record, addresses, mask, data, queue = c.args
     with c.b.if_then(c.b.icmp_unsigned("==", mask, c.const(0))):
         c.b.ret_void()
@@ -586,7 +360,7 @@ def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local:
         delta = c.field(context, LDS)
         watched = c.b.icmp_unsigned("!=", c.field(context, SHADOW), c.const(0))
         with c.b.if_then(watched):
-            _watch(c, what, size, functions["race"], delta)
+            watch(c, what, size, functions["race"], delta)
     else:
         c.b.call(functions["count"], [*given, c.const(8 * WHATS.index(what))])
         delta = c.field(c.field(record, CACHE + 16, c.pointer), DELTA)
@@ -619,7 +393,7 @@ READY, PARKED, ENDED = 0, 1, 2
 
 def _begin(made: Any) -> None:
     """All waves of a workgroup at their first instruction; registers are as `launch.started` has them."""
-    c = _Code(made, "begin", "v", "ppi")
+    c = Code(made, "begin", "v", "ppi")
     context, blocks, group = c.args
     copy = c.b.module.declare_intrinsic("llvm.memcpy", [c.pointer, c.pointer, c.i64])
     fill = c.b.module.declare_intrinsic("llvm.memset", [c.pointer, c.i64])
@@ -651,7 +425,7 @@ def _run_group(made: Any) -> None:
 
     from: the wave to begin with.
     """
-    c = _Code(made, "run_group", "i", "ppii")
+    c = Code(made, "run_group", "i", "ppii")
     context, blocks, group, first = c.args
     warps = c.field(context, WARPS)
     c.put(context, AT_GROUP, group)
@@ -710,7 +484,7 @@ def _run_group(made: Any) -> None:
     _run_groups(made, c.function)
 
 
-def _called(c: _Code, kind: Any, block: Any, record: Any) -> Any:
+def _called(c: Code, kind: Any, block: Any, record: Any) -> Any:
     """The function of a record."""
     run = c.b.module.globals.get("run") or c.ir.Function(c.b.module, kind, "run")
     return c.b.call(run, [block, record])
@@ -718,7 +492,7 @@ def _called(c: _Code, kind: Any, block: Any, record: Any) -> Any:
 
 def _run_groups(made: Any, run_group: Any) -> None:
     """Workgroups one after the other, up to a last one or the first that does not end: as run_group."""
-    c = _Code(made, "run_groups", "i", "ppii")
+    c = Code(made, "run_groups", "i", "ppii")
     context, blocks, first, last = c.args
     begin = made.globals["begin"]
     group = c.var(first)

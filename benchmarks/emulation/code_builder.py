@@ -1,0 +1,90 @@
+"""A function of native code that is written with variables and loops."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+class Code:
+    """One function under construction, with variables."""
+
+    def __init__(self, module: Any, name: str, result: Any, arguments: Any) -> None:
+        from llvmlite import ir
+
+        self.ir, self.i64, self.i32, self.i1 = ir, ir.IntType(64), ir.IntType(32), ir.IntType(1)
+        self.pointer = ir.PointerType()
+        kinds = {"p": self.pointer, "i": self.i64}
+        kind = ir.FunctionType(
+            {"v": ir.VoidType(), "b": self.i1, "p": self.pointer, "i": self.i64}[result], [kinds[a] for a in arguments]
+        )
+        self.function = ir.Function(module, kind, name)
+        self.b = ir.IRBuilder(self.function.append_basic_block())
+        self.args = self.function.args
+
+    def const(self, value: int) -> Any:
+        return self.ir.Constant(self.i64, value)
+
+    def var(self, value: Any) -> Any:
+        with self.b.goto_entry_block():
+            place = self.b.alloca(self.i64)
+        self.b.store(value if not isinstance(value, int) else self.const(value), place)
+        return place
+
+    def get(self, place: Any) -> Any:
+        return self.b.load(place, typ=self.i64)
+
+    def at(self, base: Any, offset: Any) -> Any:
+        if isinstance(offset, int):
+            offset = self.const(offset)
+        return self.b.gep(base, [offset], source_etype=self.ir.IntType(8))
+
+    def field(self, base: Any, offset: Any, kind: Any = None) -> Any:
+        return self.b.load(self.at(base, offset), typ=kind or self.i64)
+
+    def put(self, base: Any, offset: Any, value: Any) -> None:
+        self.b.store(value, self.at(base, offset))
+
+    def add(self, base: Any, offset: Any, value: Any) -> None:
+        self.put(base, offset, self.b.add(self.field(base, offset), value))
+
+    def bump(self, place: Any, value: Any = 1) -> None:
+        self.b.store(self.b.add(self.get(place), self.const(value) if isinstance(value, int) else value), place)
+
+    @contextlib.contextmanager
+    def repeat(self, count: Any) -> Iterator[Any]:
+        """The numbers from 0."""
+        count = self.const(count) if isinstance(count, int) else count
+        index = self.var(0)
+        with self.while_(lambda: self.b.icmp_unsigned("<", self.get(index), count)):
+            yield self.get(index)
+            self.bump(index)
+
+    @contextlib.contextmanager
+    def while_(self, test: Callable[[], Any]) -> Iterator[None]:
+        head, body, after = (self.function.append_basic_block() for _ in range(3))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        self.b.cbranch(test(), body, after)
+        self.b.position_at_end(body)
+        yield
+        self.b.branch(head)
+        self.b.position_at_end(after)
+
+    @contextlib.contextmanager
+    def lanes(self, mask: Any) -> Iterator[Any]:
+        """Lanes of a mask, in their order."""
+        left = self.var(mask)
+        with self.while_(lambda: self.b.icmp_unsigned("!=", self.get(left), self.const(0))):
+            now = self.get(left)
+            lane = self.b.cttz(now, self.ir.Constant(self.i1, 1))
+            self.b.store(self.b.and_(now, self.b.sub(now, self.const(1))), left)
+            yield lane
+
+    def element(self, base: Any, index: Any, kind: Any = None) -> Any:
+        return self.b.gep(base, [index], source_etype=kind or self.i64)
+
+    def returned_if(self, test: Any, value: Any) -> None:
+        with self.b.if_then(test):
+            self.b.ret(value)

@@ -1,0 +1,166 @@
+"""Native code that watches the LDS: whether an access comes after those that it must not overtake.
+
+Of each place the last store, the last load and the last load of another wave before it are noted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .code_builder import Code
+from .context import AT_GROUP, BLOCKS, LIMITS, NOTES, NOW, RACE, RECORDS, UNIT, WARPS
+from .layout import ISSUED, RECORD, WAITED, WAVE_BYTES
+from .programs import MOST
+from .waves import LANES
+
+ALL = (1 << 32) - 1
+"""A limit of accesses that are all complete."""
+
+
+def _notes(c: Code) -> tuple[Any, Any, Any]:
+    """Where a workgroup's notes begin of the last stores, of loads, and of loads before those by another wave."""
+    context = c.args[0]
+    waves, many = c.b.mul(c.field(context, WARPS), c.const(WAVE_BYTES)), c.field(context, NOTES)
+    stores = c.at(c.field(context, BLOCKS, c.pointer), waves)
+    loads = c.at(stores, many)
+    return stores, loads, c.at(loads, many)
+
+
+def _note(c: Code, queue: Any) -> Any:
+    """Of an access that is made now: the wave (8 bits), the counter (1), the number of the record (23) and of the
+    access by its counter (32).
+    """
+    context, record = c.args[:2]
+    me = c.field(context, NOW)
+    mine = c.at(c.field(context, BLOCKS, c.pointer), c.b.mul(me, c.const(WAVE_BYTES)))
+    index = c.b.add(c.field(mine, c.b.add(c.b.shl(queue, c.const(3)), c.const(ISSUED))), c.const(1))
+    number = c.b.udiv(c.b.sub(c.b.ptrtoint(record, c.i64), c.field(context, RECORDS)), c.const(RECORD))
+    who = c.b.or_(c.b.shl(me, c.const(56)), c.b.shl(queue, c.const(55)))
+    return c.b.or_(c.b.or_(who, c.b.shl(number, c.const(32))), c.b.and_(index, c.const(0xFFFFFFFF)))
+
+
+def _is_late(c: Code, before: Any) -> Any:
+    """Whether an access may not be complete."""
+    who = c.b.lshr(before, c.const(55))
+    limit = c.field(c.args[0], c.b.add(c.b.shl(who, c.const(3)), c.const(LIMITS)))
+    return c.b.icmp_signed(">", c.b.and_(before, c.const(0xFFFFFFFF)), limit)
+
+
+def race(made: Any) -> Any:
+    """Note an access to the LDS, and whether it is ordered after those of other waves to the same place.
+
+    how: 2 of an access that vmcnt counts, and 1 of a store.  differs: the lanes of a store that change what is there;
+    waves that store the same value, as those of a replicated tensor do, need no order.
+    """
+    c = Code(made, "race", "v", "pppiiii")
+    context, record, addresses, mask, size, how, differs = c.args
+    queue, writes = c.b.lshr(how, c.const(1)), c.b.and_(how, c.const(1))
+    note, me, notes = _note(c, queue), c.field(context, NOW), _notes(c)
+
+    def check(before: Any, place: Any) -> None:
+        first = c.b.icmp_unsigned("==", c.field(context, RACE), c.const(0))
+        with c.b.if_then(c.b.and_(_is_late(c, before), first)):
+            for offset, value in enumerate((c.const(1), before, note, place, c.field(context, AT_GROUP))):
+                c.put(context, RACE + 8 * offset, value)
+
+    shift = c.field(context, UNIT)
+    with c.lanes(mask) as lane:
+        address = c.get(c.element(addresses, lane))
+        first = c.b.lshr(address, shift)
+        last = c.b.lshr(c.b.sub(c.b.add(address, size), c.const(1)), shift)
+        with c.repeat(c.b.add(c.b.sub(last, first), c.const(1))) as step:
+            unit = c.b.add(first, step)
+            stores, loads, others = (c.element(base, unit) for base in notes)
+            place, changes = c.b.shl(unit, shift), c.b.and_(c.b.lshr(differs, lane), c.const(1))
+            with c.b.if_then(c.b.icmp_unsigned("!=", changes, c.const(0))):
+                check(c.get(stores), place)
+            with c.b.if_else(c.b.icmp_unsigned("!=", writes, c.const(0))) as (then, otherwise):
+                with then:
+                    with c.b.if_then(c.b.icmp_unsigned("!=", changes, c.const(0))):
+                        check(c.get(loads), place)
+                        check(c.get(others), place)
+                    c.b.store(note, stores)
+                with otherwise:
+                    with c.b.if_then(c.b.icmp_unsigned("!=", c.b.lshr(c.get(loads), c.const(56)), me)):
+                        c.b.store(c.get(loads), others)
+                    c.b.store(note, loads)
+    c.b.ret_void()
+    return c.function
+
+
+def _order(made: Any, what: str, size: int, shift: int) -> Any:
+    """What "race" does with lanes of an aligned access before which all is complete; the other lanes.
+
+    Places that one instruction has accessed have the same note: it is looked at once, and then compared.
+    """
+    c = Code(made, f"order_{what}_{size}_{shift}", "i", "pppii")
+    context, _, addresses, mask, queue = c.args
+    count = size >> shift
+    many = c.ir.VectorType(c.i64, count)
+    reduce = f"llvm.vector.reduce.or.v{count}i64"
+    any_bit = made.globals.get(reduce) or c.ir.Function(made, c.ir.FunctionType(c.i64, [many]), reduce)
+    note, me, notes = _note(c, queue), c.field(context, NOW), _notes(c)
+    left = c.var(0)
+
+    def spread(value: Any) -> Any:
+        first = c.b.insert_element(c.ir.Constant(many, c.ir.Undefined), value, c.const(0))
+        places = c.ir.Constant(c.ir.VectorType(c.i32, count), [0] * count)
+        return c.b.shuffle_vector(first, c.ir.Constant(many, c.ir.Undefined), places)
+
+    every, mine, by_wave = spread(note), spread(me), c.ir.Constant(many, [56] * count)
+    complete = [c.var(0) for _ in notes]
+    with c.lanes(mask) as lane:
+        address = c.get(c.element(addresses, lane))
+        at = [c.element(base, c.b.lshr(address, c.const(shift))) for base in notes]
+        stores, loads, others = at
+        late = c.var(c.b.and_(address, c.const((1 << shift) - 1)))
+        for noted, fine in zip(at if what == "store" else [stores], complete, strict=False):
+            before = c.b.load(noted, typ=many, align=8)
+            unlike = c.b.call(any_bit, [c.b.xor(before, spread(c.get(fine)))])
+            with c.b.if_then(c.b.icmp_unsigned("!=", unlike, c.const(0))):
+                for place in range(count):
+                    one = c.b.extract_element(before, c.const(place))
+                    c.b.store(c.b.or_(c.get(late), c.b.zext(_is_late(c, one), c.i64)), late)
+                    c.b.store(one, fine)
+        with c.b.if_else(c.b.icmp_unsigned("!=", c.get(late), c.const(0))) as (then, otherwise):
+            with then:
+                for fine in complete:
+                    c.b.store(c.const(0), fine)
+                c.b.store(c.b.or_(c.get(left), c.b.shl(c.const(1), lane)), left)
+            with otherwise:
+                if what == "load":
+                    before = c.b.load(loads, typ=many, align=8)
+                    another = c.b.icmp_unsigned("!=", c.b.lshr(before, by_wave), mine)
+                    c.b.store(c.b.select(another, before, c.b.load(others, typ=many, align=8)), others, align=8)
+                c.b.store(every, stores if what == "store" else loads, align=8)
+    c.b.ret(c.get(left))
+    return c.function
+
+
+def watch(c: Code, what: str, size: int, race: Any, delta: Any) -> None:
+    """The order of an access to the LDS, which is about to be made."""
+    context, record, addresses, mask, data, queue = c.args
+    mine = c.at(c.field(context, BLOCKS, c.pointer), c.b.mul(c.field(context, NOW), c.const(WAVE_BYTES)))
+    full, waited = c.b.sub(c.field(mine, ISSUED + 8), c.const(MOST["vm"])), c.field(mine, WAITED + 8)
+    landed = c.b.select(c.b.icmp_signed(">", full, waited), full, waited)
+    local = c.b.icmp_unsigned("==", queue, c.const(0))
+    own = c.b.add(c.b.shl(c.field(context, NOW), c.const(4)), c.const(LIMITS + 8))
+    c.put(context, own, c.b.select(local, landed, c.const(ALL)))
+    left = c.var(mask)
+    for shift in (one for one in range(3) if size >> one):
+        with c.b.if_then(c.b.icmp_unsigned("==", c.field(context, UNIT), c.const(shift))):
+            c.b.store(c.b.call(_order(c.b.module, what, size, shift), [context, record, addresses, mask, queue]), left)
+    with c.b.if_then(c.b.icmp_unsigned("!=", c.get(left), c.const(0))):
+        differs = c.var(c.get(left) if what == "load" else c.const(0))
+        part = c.ir.IntType(8 * min(4, size))
+        if what == "store":
+            with c.lanes(c.get(left)) as lane:
+                place = c.b.inttoptr(c.b.add(c.get(c.element(addresses, lane)), delta), c.pointer)
+                for word in range(max(1, size // 4)):
+                    value = c.b.load(c.element(data, c.b.add(lane, c.const(LANES * word)), c.i32), typ=c.i32)
+                    stored = value if size >= 4 else c.b.trunc(value, part)
+                    other = c.b.icmp_unsigned("!=", stored, c.b.load(c.at(place, 4 * word), typ=part, align=1))
+                    bit = c.b.shl(c.b.zext(other, c.i64), lane)
+                    c.b.store(c.b.or_(c.get(differs), bit), differs)
+        how = c.b.add(c.b.shl(queue, c.const(1)), c.const(int(what == "store")))
+        c.b.call(race, [context, record, addresses, c.get(left), c.const(size), how, c.get(differs)])
