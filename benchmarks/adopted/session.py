@@ -412,7 +412,7 @@ class ScriptSession(Session):
     def _declaration(self, survey: Survey, role: str) -> JsonObject:
         side = survey.sides[role]
         backend, _, later = LATER.partition("/")
-        closures = [*side.closures, *([SeenClosure(backend, later)] if survey.cut_short() else [])]
+        closures = [*side.closures, *survey.lost(role), *([SeenClosure(backend, later)] if survey.cut_short() else [])]
         cases = {one.case: one for one in closures}
         return {
             "kernel": self.script.operator,
@@ -487,8 +487,14 @@ def _untimed(survey: Survey, chosen: Chosen, same: Collection[str]) -> Iterator[
         arms = {role: failed_entry(Status(one.status), one.why, one.detail) for role, one in failing.items()}
         code = {"code_hash": sides["head"][key].code} if key in same and not failing else {}
         yield key, {**dict.fromkeys(sides, {**failed_entry(Status.UNTIMED, why), **code}), **arms}
+    lost = {role: {one.key for one in survey.lost(role)} for role in sides}
     for key, why in survey.unpaired().items():
-        yield key, {role: failed_entry(Status.UNTIMED, why) for role, known in sides.items() if key in known}
+        ends = {role: survey.sides[role].end for role in sides if key in lost[role]}
+        gone = {
+            role: failed_entry(Status.ERROR, f"the script ended before it: {end.reason}", end.detail)
+            for role, end in ends.items()
+        }
+        yield key, gone | {role: failed_entry(Status.UNTIMED, why) for role, known in sides.items() if key in known}
     if short := survey.cut_short():
         failed = {role: (end := survey.sides[role].end).early and end.kind != "late" for role in short}
         why = next(iter(short.values()))

@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -107,6 +108,16 @@ class ScriptEnd:
         """Whether it may have had more to time."""
         return bool(self.kind) and not (self.kind == "exit" and self.code == 0)
 
+    @property
+    def failed(self) -> bool:
+        """Whether it ended early by itself."""
+        return self.early and self.kind not in ("late", "several")
+
+    @property
+    def reason(self) -> str:
+        """Why it ended early."""
+        return self.why or f"exit code {self.code}"
+
 
 @dataclasses.dataclass(frozen=True)
 class SideSurvey:
@@ -196,7 +207,7 @@ class Survey:
         Two sides that raise alike end alike: what is behind that place is timed on neither.
         """
         ends = {role: side.end for role, side in self.sides.items() if side.closures}
-        early = {role: end.why or f"exit code {end.code}" for role, end in ends.items() if end.early}
+        early = {role: end.reason for role, end in ends.items() if end.early and not self.lost(role)}
         alike = len(early) == 2 and len({end.kind for end in ends.values()}) == 1
         known = alike and "late" not in {end.kind for end in ends.values()}
         clocks = {
@@ -204,6 +215,13 @@ class Survey:
         }
         programs = {role: f"{STARTS}{end.programs[0]}" for role, end in ends.items() if end.programs}
         return programs | clocks | ({} if known else early)
+
+    def lost(self, role: str) -> tuple[SeenClosure, ...]:
+        """What only the other side times, as the script of this one ended before it."""
+        own, other = self.sides[role], next(side for name, side in self.sides.items() if name != role)
+        if not own.end.failed or other.end.early:
+            return ()
+        return tuple(one for one in other.closures if one.key not in own.by_key)
 
     def unpaired(self) -> dict[str, str]:
         """By name, why a closure is on no side's list of pairs."""
@@ -387,7 +405,7 @@ class NothingTimed(Exception):
 def refuse(survey: Survey, script: str) -> None:
     """Raises CannotRun or NothingTimed where no closure of both sides can be compared."""
     for role, side in survey.sides.items():
-        if not side.closures:
+        if not side.closures and not (role == "head" and survey.lost(role)):
             _refuse_side(f"{script} ({role})", side.end)
     if same := _same_packages(survey):
         name, folder = same[0]
@@ -395,7 +413,7 @@ def refuse(survey: Survey, script: str) -> None:
             f"both sides imported {name} from {folder}, not from their checkouts: it would be compared with itself; "
             "name the folder of a checkout that holds the package with --path, or uninstall it in this Python"
         )
-    if not survey.paired:
+    if not survey.paired and not survey.lost("head"):
         counts = ", ".join(f"{role} times {len(side.closures)}" for role, side in survey.sides.items())
         raise NothingTimed(f"{script}: the sides have no closure in common ({counts})")
 
@@ -476,15 +494,16 @@ SOURCES = ("src", "python", "lib")
 """Folders of a checkout, beside its top, in which a repository keeps the packages that its scripts import."""
 
 SETTING = ("update", "setdefault", "pop", "putenv", "unsetenv")
-"""Calls by which a script sets variables of the environment, perhaps before it imports torch."""
+"""Calls by which a script sets variables of the environment."""
 
 READ_LATE = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 """Variables that torch reads when a process group is made, and not when it is imported."""
 
 
-def sets_variables(tree: ast.AST) -> bool:
-    """Whether a script sets a variable that torch, or a library below it, may read as it is imported."""
-    for node in ast.walk(tree):
+def sets_variables(tree: ast.Module) -> bool:
+    """Whether a script sets a variable before it imports torch, which may read it then, as may a library below it."""
+    before = itertools.takewhile(lambda one: not _imports_torch(one), tree.body)
+    for node in (node for one in before for node in ast.walk(one)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SETTING:
             called, name = ast.unparse(node.func), node.args[:1]
             if ("environ" in called or "env" in node.func.attr) and not (name and _read_late(name[0])):
@@ -493,6 +512,15 @@ def sets_variables(tree: ast.AST) -> bool:
         if written and ast.unparse(node.value).endswith("environ") and not _read_late(node.slice):  # type: ignore[attr-defined]
             return True
     return False
+
+
+def _imports_torch(statement: ast.stmt) -> bool:
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return False
+    nodes = list(ast.walk(statement))
+    names = [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return any(name.partition(".")[0] in ("torch", "triton") for name in names)
 
 
 def _read_late(name: ast.expr) -> bool:

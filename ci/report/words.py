@@ -149,6 +149,8 @@ def command(report: Report) -> str:
     if programs := [name for name in report.programs if any(case.kernel == name for case in worst)]:
         sides = f"{report.base.commit[:12]} {report.head.commit[:12]}"
         return report.again or f"ridgeline ab {sides} --program {programs[0]}"
+    if report.again and not report.programs:
+        return report.again
     names = dict.fromkeys(f"{case.kernel}/{case.case.rpartition('/')[2]}" for case in worst)
     kernels = dict.fromkeys(case.kernel for case in worst)
     same = report.base.commit == report.head.commit and not report.head.dirty

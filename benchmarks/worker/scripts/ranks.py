@@ -12,6 +12,7 @@ import contextlib
 import datetime
 import functools
 import inspect
+import itertools
 import os
 import shlex
 import sys
@@ -147,8 +148,10 @@ class Ranks:
             return
         if self.world > 1 and self.rank == 0 and self._server is None:
             self._server = module.TCPStore(ADDRESS, self._port, None, True, wait_for_workers=False)
+        link = functools.partial(module.TCPStore, ADDRESS, self._port, None, False)
         if self.world > 1:
             module.TCPStore = self._own_store(module.TCPStore)
+        times = itertools.count()
         real = module.init_process_group
 
         @functools.wraps(real)
@@ -158,7 +161,8 @@ class Ranks:
             self.expect(int(os.environ.get("WORLD_SIZE", "0")) if world == -1 else int(world), "init_process_group")
             if self.world > 1:
                 os.environ.update(self.variables())
-                asked |= {"init_method": "env://"} if asked.get("store") is None else {}
+                if asked.get("store") is None:  # a second group must not find the keys of the first
+                    asked |= {"init_method": None, "store": module.PrefixStore(f"group {next(times)}", link())}
                 asked |= {"rank": self.rank, "world_size": self.world}
             if on_cpu:
                 asked |= {"backend": "gloo", "device_id": None}

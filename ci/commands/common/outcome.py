@@ -147,7 +147,8 @@ def shown(
     if as_json:
         print_json(with_rejected(to_json(judgement), rejected))
     else:
-        terminal.show(report_of(judgement, trials, checkouts, title), out_console())
+        made = report_of(judgement, trials, checkouts, title)
+        terminal.show(dataclasses.replace(made, again=again(out=None) if checkouts else ""), out_console())
     return judgement.verdict.exit_code
 
 

@@ -171,6 +171,8 @@ def test_alone_a_process_waits_for_nobody_and_a_group_of_several_says_how_many()
         ("os.environ.setdefault('NCCL_DEBUG', 'INFO')", True),
         ("del os.environ['A']", True),
         ("names.update(environ)", False),
+        ("import torch\nos.environ['A'] = '1'", False),
+        ("def f():\n    import torch\nos.environ['A'] = '1'\nimport torch", True),
     ],
 )
 def test_a_script_that_reads_variables_sets_none(text: str, sets: bool) -> None:

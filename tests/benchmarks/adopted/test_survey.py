@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.adopted.session import _add
+from benchmarks.adopted.session import _add, _untimed
 from benchmarks.adopted.survey import (
     CannotRun,
+    Chosen,
     NothingTimed,
     ScriptEnd,
     ScriptRun,
@@ -70,6 +71,27 @@ def test_pairs_are_in_an_order_that_both_sides_keep(base: str, head: str) -> Non
 def test_what_is_in_another_order_is_told_apart_from_what_one_side_lacks() -> None:
     told = survey("abc", "cabd").unpaired()
     assert told == {"script/c": "the two sides time it in another order", "script/d": "only head times it"}
+
+
+@pytest.mark.parametrize(
+    ("of_head", "end", "lost"),
+    [
+        ("a", ScriptEnd(1, "raised", "AssertionError: x (b.py:3)"), "bc"),
+        ("", ScriptEnd(1, "died", "killed by SIGKILL"), "abc"),
+        ("a", ScriptEnd(), ""),
+        ("a", ScriptEnd(0, "late", "its survey was ended"), ""),
+    ],
+)
+def test_what_head_no_longer_comes_to_is_broken_there(of_head: str, end: ScriptEnd, lost: str) -> None:
+    found = survey("abc", of_head, head=end)
+    assert "".join(one.case for one in found.lost("head")) == lost
+    assert found.lost("base") == ()
+    assert bool(found.cut_short()) is (end.kind == "late")
+    if lost:
+        refuse(found, "b.py")  # there is something to compare
+        told = dict(_untimed(found, Chosen((), {}, 0.0), ()))
+        assert [told[f"script/{one}"]["head"]["status"] for one in lost] == ["error"] * len(lost)
+        assert all(end.why in told[f"script/{one}"]["head"]["why"] for one in lost)
 
 
 def test_a_survey_is_kept_for_the_same_question_only(tmp_path: Path) -> None:
