@@ -180,11 +180,12 @@ class RecordedSweep:
         from ci.sweeps import show
 
         frame = measured.frame.sort_values(["operator", "case", "regime", "ratio"], kind="stable", na_position="last")
-        rankings = show.rankings(dataclasses.replace(measured, frame=frame))
+        rows = list(show.point_rows(frame))
+        rankings = show.rankings(rows)
         winners = [f"{ranking.case}: {show.winner_sentence(ranking)}" for ranking in rankings]
         about = (str(frame["operator"].iloc[0]), measured.origin.machine, measured.started_at[:10])
         commit = (measured.origin.commit or "")[:8]
-        return cls(*about, commit, measured.versions, list(show.point_rows(frame)), winners)
+        return cls(*about, commit, measured.versions, rows, winners)
 
 
 def recorded_sweeps(results: Path) -> tuple[dict[str, RecordedSweep], list[str]]:
@@ -202,7 +203,7 @@ def recorded_sweeps(results: Path) -> tuple[dict[str, RecordedSweep], list[str]]
         from ci.sweeps import measured  # judging comes with it; most sites have no sweep
 
         try:
-            found = measured.read(paths)
+            found = measured.read(paths, recorded=True)
         except (measured.SweepError, OSError) as error:
             problems.append(str(error))
             continue

@@ -113,7 +113,7 @@ def sweep(given: Given) -> int:
         raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
     table = out.with_name(f"{out.name.removesuffix('.gz').removesuffix('.jsonl')}.csv")
     replace(table, show.csv(ended.measured))
-    rankings, left = show.rankings(ended.measured, pruned), ended.left.count if ended.left else 0
+    rankings, left = show.rankings(show.point_rows(ended.measured.frame), pruned), ended.left.count if ended.left else 0
     if given.as_json:
         print_json(show.document(ended.measured, rankings, left, ended.why if left else ""))
         return NO_VERDICT if left else PASS

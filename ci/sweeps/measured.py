@@ -94,10 +94,13 @@ class Measured:
         return datetime.datetime.fromisoformat(self.started_at).astimezone(datetime.UTC).date()
 
 
-def read(paths: Iterable[Path]) -> Measured:
-    """The one sweep of some trial files.  Raises SweepError if there is none, or lines of several machines."""
+def read(paths: Iterable[Path], recorded: bool = False) -> Measured:
+    """The one sweep of some trial files.  Raises SweepError if there is none, or lines of several machines.
+
+    recorded: they are files of records.
+    """
     files = list(paths)
-    sweeps = read_all(files)
+    sweeps = read_all(files, recorded)
     named = ", ".join(map(str, files))
     if not sweeps:
         raise SweepError(f"{named}: no line of a sweep; `ridgeline sweep --help` says how to measure one")
@@ -109,11 +112,11 @@ def read(paths: Iterable[Path]) -> Measured:
     return sweeps[0]
 
 
-def read_all(paths: Iterable[Path]) -> list[Measured]:
+def read_all(paths: Iterable[Path], recorded: bool = False) -> list[Measured]:
     """The sweeps of some trial files, by machine, environment and commit."""
     trials, problems = list[Trial](), list[str]()
     for path in paths:
-        file = read_file(path)
+        file = read_file(path, recorded)
         trials += file.trials
         problems += [str(problem) for problem in file.problems(keep=False)]
     return gathered(trials, problems)

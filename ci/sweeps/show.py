@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -67,10 +67,10 @@ class CaseRanking:
         return bool(self.winner and not self.winner["is_anchor"] and (self.winner["high"] or math.inf) < 1)
 
 
-def rankings(measured: Measured, pruned: Pruned | None = None) -> list[CaseRanking]:
-    """By case, in the order of the files.  pruned: what was not measured at all, counted too."""
+def rankings(rows: Iterable[PointRow], pruned: Pruned | None = None) -> list[CaseRanking]:
+    """By case, in the order of the rows.  pruned: what was not measured at all, counted too."""
     groups: dict[tuple[str, str], list[PointRow]] = {}
-    for row in point_rows(measured.frame):
+    for row in rows:
         groups.setdefault((row["operator"], row["case"]), []).append(row)
     return [_ranking(own, pruned) for own in groups.values()]
 

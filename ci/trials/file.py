@@ -101,20 +101,29 @@ class TrialFile:
         return [Problem(one.at(self.path), one.why, kept if one.line else "") for one in self.rejected]
 
 
-def read(path: Path) -> TrialFile:
-    """Every trial of a file, each id once, and every line that is not one."""
+def read(path: Path, recorded: bool = False) -> TrialFile:
+    """Every trial of a file, each id once, and every line that is not one.
+
+    recorded: it is a file of records.  Its lines were checked before they were written, so one whose name still has the
+    digest of its content (`packed_notes`) is not checked again.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
         why = f"cannot be read: {error.strerror or error}"
         return TrialFile(path, (), (Rejected(0, Fault.UNREADABLE, why),))
-    return dataclasses.replace(_parsed(content), path=path)
+    named = NAMED_BY_CONTENT.search(path.name) if recorded else None
+    return dataclasses.replace(_parsed(content, named["digest"] if named else ""), path=path)
 
 
 @functools.lru_cache(maxsize=32)
-def _parsed(content: bytes) -> TrialFile:
-    """By content: the rows, the health and the knobs of a record come from one file, and ask for it one by one."""
+def _parsed(content: bytes, digest: str) -> TrialFile:
+    """By content: the rows, the health and the knobs of a record come from one file, and ask for it one by one.
+
+    digest: of what has been checked before, "" for nothing.
+    """
     content, damage = unpacked(content)
+    checked = bool(digest) and digest == digest_of(content)
     lines = content.split(b"\n")
     if damage and content[-1:] != b"\n":
         lines.pop()  # a line that the damage cut off
@@ -122,7 +131,7 @@ def _parsed(content: bytes) -> TrialFile:
         lines = [b"" if line[:7] in MARKERS else line for line in lines]
         why = "has the conflict markers of a merge; the trials of both sides are used, delete the three lines"
         damage = (Rejected(merged[0], Fault.MERGE, why),)
-    parsed = parse(lines, 1)
+    parsed = parse(lines, 1, checked=checked)
     strange = [one for one in parsed.rejected if not one.interrupted]
     if len(strange) > 1 and not (damage or parsed.trials or parsed.causes):
         why = (
@@ -172,17 +181,20 @@ class Followed:
         return self._file
 
 
-def parse(lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None) -> TrialFile:
+def parse(
+    lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None, checked: bool = False
+) -> TrialFile:
     """Trials, causes and rejected lines of lines numbered from `first`.
 
     The same trial twice counts once.  known: trials by id of the lines before these; they are not given again.
+    checked: these are notes whose lines have been checked before.
     """
     trials, others = dict(known or {}), list[CauseLine | Rejected]()
     shared: Shared | None = None
     for number, line in enumerate(lines, first):
         found = parse_line(line, number, shared) if line.strip() else None
         if isinstance(found, Shared):
-            shared = found
+            shared = dataclasses.replace(found, checked=checked)
         elif isinstance(found, Trial):
             if not same_results(found, trials.setdefault(found.id, found)):
                 why = f"the id {found.id} is that of an earlier trial with other results; the first one is used"
@@ -208,9 +220,13 @@ def same_results(one: Trial, other: Trial) -> bool:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shared:
-    """What the lines after this one share: the first line of notes.  packed: the same by id (`trial_file.check`)."""
+    """What the lines after this one share: the first line of notes.  packed: the same by id (`trial_file.check`).
+
+    checked: whether those lines have been checked before.
+    """
 
     values: Sequence[Any]
+    checked: bool = False
 
     @functools.cached_property
     def packed(self) -> Mapping[int, bytes]:
@@ -259,9 +275,11 @@ def _read(data: Any, text: str, shared: Shared | None) -> Trial | CauseLine | Sh
         return Shared(shared_of(data))
     if kind == CAUSE:
         return CauseLine(text)
-    if kind and restored(data, shared):
-        return Trial.of(data, lambda: _restored_line(text, shared), shared.packed if shared else None)
-    return Trial.of(data, lambda: text)
+    if not (kind and restored(data, shared)):
+        return Trial.of(data, lambda: text)
+    known = (kind, data.get("version")) == (trial_file.FORMAT, trial_file.VERSION)
+    checked = known and shared is not None and shared.checked
+    return Trial.of(data, lambda: _restored_line(text, shared), shared.packed if shared else None, checked)
 
 
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+("|\\?\Z)', re.DOTALL)
@@ -368,7 +386,16 @@ def packed_notes(trials: Iterable[Trial]) -> PackedNotes:
     text = "".join(f"{json.dumps(line, allow_nan=False, separators=(',', ':'))}\n" for line in (head, *lines))
     content = gzip.compress(text.encode(), 9, mtime=0)
     content = content[:9] + b"\xff" + content[10:]  # the byte that names the system differs between Pythons
-    return PackedNotes(content, hashlib.blake2b(text.encode(), digest_size=6).hexdigest())
+    return PackedNotes(content, digest_of(text.encode()))
+
+
+def digest_of(lines: bytes) -> str:
+    """12 hex digits of the lines of notes, which stand in the name of their file."""
+    return hashlib.blake2b(lines, digest_size=6).hexdigest()
+
+
+NAMED_BY_CONTENT = re.compile(r"\.(?P<digest>[0-9a-f]{12})(\.notes)?\.jsonl\.gz$")
+"""Names of notes, and of what is swept."""
 
 
 def shared_of(data: Any) -> Sequence[Any]:

@@ -78,9 +78,9 @@ def _axis_within_reach(series: Sequence[Option]) -> Mapping[str, Any]:
     with_ends = [one for one in series if "low" in one]
     if not with_ends:
         return {}
-    low, high = (float(pick([pick(one["data"]) for one in with_ends])) for pick in (np.nanmin, np.nanmax))
-    least = float(np.nanmin([np.nanmin(one["low"]) for one in with_ends]))
-    most = float(np.nanmax([np.nanmax(one["high"]) for one in with_ends]))
+    data, lows, highs = (np.concatenate([one[name] for one in with_ends]) for name in ("data", "low", "high"))
+    low, high = float(np.fmin.reduce(data)), float(np.fmax.reduce(data))
+    least, most = float(np.fmin.reduce(lows)), float(np.fmax.reduce(highs))
     reach = max(high - low, abs(high) / 20)
     if least >= low - reach and most <= high + reach:
         return {}

@@ -21,10 +21,12 @@ from asv import results as asv_results
 from asv_runner import statistics as asv_statistics
 from scipy import special
 
+from benchmarks import trial_file
 from benchmarks.trial_file import Status
 from ci.options import USAGE
 from ci.records import pooling
 from ci.records import store as records
+from ci.records.ledger import base_of
 from ci.records.rows import FEWEST_SAMPLES
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
 from tests.kit import commits_of_one_second, git, repository, ridgeline
@@ -713,3 +715,17 @@ def test_a_file_of_another_kind_is_one_refusal(good: int, tmp_path: Path, monkey
         assert len(refused) == 1
         assert "none of its 3,000 lines is a trial" in refused[0]
     assert len(list(tmp_path.rglob("wrong.csv.setaside*"))) == good
+
+
+def test_notes_are_checked_once_unless_their_content_is_no_longer_what_their_name_says(
+    record: Callable[..., records.Recorded], results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(trial())
+    path, checked = notes_file(results), []
+    monkeypatch.setattr(trial_file, "check", lambda line, packed: checked.append(line) or {})
+    [known] = records.recorded_trials(base_of(path), [])
+    assert (known.declaration() is not None, checked) == (True, [])
+    lines = gzip.decompress(path.read_bytes()).replace(b'"duration_s":', b'"duration_s": ')
+    path.write_bytes(gzip.compress(lines))
+    records.recorded_trials(base_of(path), [])
+    assert len(checked) == 1

@@ -39,6 +39,10 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "command", driver.command)
 
 
+def rankings(of: Measured, pruned: Pruned | None = None) -> list[show.CaseRanking]:
+    return show.rankings(show.point_rows(of.frame), pruned)
+
+
 def _started(out: Path) -> subprocess.Popen[str]:
     argv = [sys.executable, "-m", "tests.ci.sweeps.driver", str(out)]
     return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -73,7 +77,7 @@ def test_killed_three_times_no_finished_point_is_measured_twice(tmp_path: Path) 
     assert last.communicate(timeout=LIMIT_S)[0].strip() == "complete"
     assert set(_measured(out).values()) == {1}
     assert sum(1 for rung, _ in _measured(out) if rung == 0) == len(driver.WARPS)
-    [best] = show.rankings(read([out]))
+    [best] = rankings(read([out]))
     assert best.winner["knobs"] == "num_warps=5"
     starts = [int(pid) for pid in (tmp_path / "starts").read_text().split()]
     assert len(starts) >= 4
@@ -291,7 +295,7 @@ def shown(tmp_path: Path) -> Measured:
 
 def test_the_winner_is_of_the_last_rung_and_of_the_anchors_backend(shown: Measured) -> None:
     dropped = Dropped(Point("m16", "triton", {"num_warps": 64}), "cannot load", "2048 threads")
-    [one] = show.rankings(shown, Pruned({}, dropped=(dropped,)))
+    [one] = rankings(shown, Pruned({}, dropped=(dropped,)))
     assert one.winner["knobs"] == "num_warps=8"
     assert one.beats_anchor
     assert one.runner_up["is_anchor"], "points of earlier rungs are known too badly"
@@ -301,7 +305,7 @@ def test_the_winner_is_of_the_last_rung_and_of_the_anchors_backend(shown: Measur
 
 def test_a_default_that_is_best_is_said(tmp_path: Path) -> None:
     only = read([write(tmp_path / "s.jsonl", line([({"num_warps": 2}, 1.3)]))])
-    [one] = show.rankings(only)
+    [one] = rankings(only)
     assert one.winner["is_anchor"]
     assert not one.beats_anchor
     assert list(show.case_sentences(one)) == ["the default of triton is the best of 2 points"]
@@ -309,7 +313,7 @@ def test_a_default_that_is_best_is_said(tmp_path: Path) -> None:
 
 def test_what_fails_is_never_the_winner(tmp_path: Path) -> None:
     lines = [line([({"num_warps": 8}, 0.5), ({"num_warps": 2}, "wrong")]), line([({"num_warps": 8}, "wrong")], rung=1)]
-    [one] = show.rankings(read([write(tmp_path / "s.jsonl", *lines)]))
+    [one] = rankings(read([write(tmp_path / "s.jsonl", *lines)]))
     assert one.winner["is_anchor"]
     assert one.unusable == {"wrong": 2}
 
@@ -317,13 +321,13 @@ def test_what_fails_is_never_the_winner(tmp_path: Path) -> None:
 def test_points_as_good_as_the_winner_are_counted(tmp_path: Path) -> None:
     alike = [({"num_warps": 8}, 0.9), ({"num_warps": 4}, 0.9005), ({"num_warps": 2}, 1.2)]
     lines = [line(alike, noise=1e-4, drift=1e-4)]
-    [one] = show.rankings(read([write(tmp_path / "s.jsonl", *lines)]))
+    [one] = rankings(read([write(tmp_path / "s.jsonl", *lines)]))
     assert "1 more within 1 % of it" in show.winner_sentence(one)
 
 
 def test_what_is_shown_of_a_sweep(shown: Measured) -> None:
     """The document holds what the terminal shows; the others have every point."""
-    found = show.rankings(shown)
+    found = rankings(shown)
     [ranking] = found
     assert [row[0] for row in show.sheet(ranking).rows] == [
         "blas",
