@@ -44,7 +44,7 @@ def looked_at(devices: Sequence[Json], environment: Json, folders: Sequence[Path
     """What the machine tells of itself, and what is wrong with it as a node.  devices, environment: worker.probe."""
     monitor, why_no_state = open_monitor(devices)
     node = limits.node_facts(None, folders, root)
-    node_problems = (*limits.unusable_gpus(devices, root), *limits.problems(node))
+    node_problems = (*limits.unseen_gpus(devices, root), *limits.problems(node))
     return {
         "machine": fingerprint.fingerprint(devices, monitor.facts(0) if monitor else None),
         "devices": devices,

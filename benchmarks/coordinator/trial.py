@@ -30,8 +30,7 @@ from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, PlannedTria
 from benchmarks.coordinator.ranks import Failure, make_directories, remove_directories
 from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting
 from benchmarks.machine import fingerprint, limits
-from benchmarks.machine.gpus import open_monitor
-from benchmarks.machine.recorder import Recorder
+from benchmarks.machine.gpus import Recorder, open_monitor
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 from benchmarks.shapes import Json, JsonObject
 from kernels import project

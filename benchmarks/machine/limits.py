@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from benchmarks.machine import gpus, system
 from benchmarks.machine.gpus import GpuFacts
-from benchmarks.machine.system import HIDING, ROOT, Access, HostFacts, PciGpu
+from benchmarks.machine.system import HIDING, ROOT, HostFacts
 from benchmarks.shapes import Json, JsonObject
 from kernels.hardware import by_market_name
 
@@ -336,49 +336,17 @@ def _disks(host: HostFacts) -> Iterator[Problem]:
 
 # ---- GPUs that should be there ---------------------------------------------------------------------------------------
 
-UNHEALTHY = f"{DMESG}; reset or replace it, and measure with the others meanwhile"
-"""What to do about a GPU whose driver has given it up."""
 
-GROUP = "add this user to the groups `render` and `video`; a container needs --group-add with the number of the group"
-"""What to do about a device file that the user may not open."""
-
-
-def unusable_gpus(devices: Sequence[Mapping[str, Any]], root: Path = ROOT) -> Iterator[Problem]:
-    """Each GPU that this process should be able to use and that torch does not see (worker.probe.devices())."""
-    addresses, missing = {device["pci"] for device in devices}, False
-    is_hiding = any(name in os.environ for name in HIDING)
-    for gpu in system.pci_gpus(root):
-        if gpu.address not in addresses and not is_hiding and (fault := _fault_of(root, gpu)):
-            missing = True
-            yield _unusable(f"{gpu.address}: {fault[0]}", fault[1])
-    closed = [file for file in ("/dev/kfd", *system.kfd_nodes(root)) if system.access(root, file) is Access.DENIED]
-    if closed and not missing:
-        yield _unusable(f"no permission on {', '.join(closed[:2])} ({system.owner(root, closed[0])})", GROUP)
-
-
-def _unusable(text: str, next_step: str) -> Problem:
-    why = "what uses several GPUs may not run, or means something else, until then"
-    return Problem("gpu_fault", "warning", text, next_step, why)
-
-
-def _fault_of(root: Path, gpu: PciGpu) -> tuple[str, str] | None:
-    """What keeps a GPU from being used and what to do, None if nothing does or it is not meant for us."""
-    if not gpu.driver:
-        next_step = f"{DMESG}; load the driver, or have the GPU looked at"
-        return "no driver has taken it: it is not healthy, or the driver is not loaded", next_step
-    has_kfd = gpu.vendor != "amd" or system.access(root, "/dev/kfd") is not Access.ABSENT
-    if not gpu.computes or not has_kfd:  # vfio-pci: it belongs to a virtual machine; or it only draws
-        return None
-    if not gpu.files:  # amdgpu makes a render node for every GPU that it could start
-        is_dropped = gpu.vendor == "amd"
-        return ("its driver has started without a render node: it is not healthy", UNHEALTHY) if is_dropped else None
-    for file in gpu.files:
-        access = system.access(root, file)
-        if access is Access.DENIED:
-            return f"no permission on {file} ({system.owner(root, file)})", GROUP
-        if access is Access.BROKEN:
-            return f"{file} cannot be opened: it is not healthy", UNHEALTHY
-        if access is not Access.OPEN:
-            return None  # it belongs to another container or job
-    next_step = "check that this torch is built for its architecture; read `dmesg | tail -50`"
-    return "its device file can be opened, but torch does not see it", next_step
+def unseen_gpus(devices: Sequence[Mapping[str, Any]], root: Path = ROOT) -> Iterator[Problem]:
+    """One problem for all GPUs that are meant for this process and that torch does not see (worker.probe.devices())."""
+    seen = {device["pci"] for device in devices}
+    missing = [gpu.address for gpu in system.pci_gpus(root) if gpu.address not in seen and gpu.is_ours(root)]
+    if missing and not any(name in os.environ for name in HIDING):
+        yield Problem(
+            "gpu_fault",
+            "warning",
+            f"torch does not see {', '.join(missing)}",
+            f"{DMESG}; reset or replace it; this user must be in the groups `render` and `video` (of a container: "
+            "--group-add), and torch built for its architecture",
+            "what uses several GPUs may not run, or means something else, until then",
+        )

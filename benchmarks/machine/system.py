@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import errno
 import os
 import re
@@ -51,7 +50,16 @@ class PciGpu:
 
     def is_open(self, root: Path) -> bool:
         """Whether this process may use it."""
-        return any(access(root, file) is Access.OPEN for file in self.files)
+        return any(can_open(root, file) for file in self.files)
+
+    def is_ours(self, root: Path) -> bool:
+        """Whether it is meant for this process, sound or not: no virtual machine, container or job has it alone."""
+        if not self.driver:  # nobody can use it
+            return True
+        if not self.files:  # amdgpu makes a render node for every GPU that it could start
+            return self.computes and self.vendor == "amd" and can_open(root, "/dev/kfd") is not None
+        has_kfd = self.vendor != "amd" or can_open(root, "/dev/kfd") is not None  # else it only draws
+        return self.computes and has_kfd and any(can_open(root, file) is not None for file in self.files)
 
 
 def gpu_file(root: Path = ROOT, vendors: Sequence[str] = tuple(GPU_FILES)) -> str:
@@ -91,38 +99,16 @@ def kfd_nodes(root: Path = ROOT) -> dict[str, Path]:
     return {f"/dev/dri/renderD{minor[1]}": folder for folder, minor in minors.items() if minor and int(minor[1])}
 
 
-class Access(enum.Enum):
-    """What opening a device file comes to."""
+def can_open(root: Path, file: str) -> bool | None:
+    """Whether a device file opens, as a library opens it; None for one that was not given to this container or job.
 
-    OPEN = enum.auto()
-    ABSENT = enum.auto()  # not passed to this container
-    WITHHELD = enum.auto()  # given to another job: the device controller of cgroups refuses with EPERM
-    DENIED = enum.auto()  # its mode refuses this user, with EACCES
-    BROKEN = enum.auto()  # the driver refuses
-
-
-def access(root: Path, file: str) -> Access:
-    """Open a device file as a library does, and close it.
-
-    devcgroup_check_permission (linux: security/device_cgroup.c, 2026-11) returns EPERM; a mode gives EACCES.
+    The device controller of cgroups refuses with EPERM, a mode with EACCES (linux: security/device_cgroup.c, 2026-11).
     """
     try:
         os.close(os.open(root / file.lstrip("/"), os.O_RDWR | os.O_CLOEXEC))
-    except FileNotFoundError:
-        return Access.ABSENT
-    except PermissionError as error:
-        return Access.WITHHELD if error.errno == errno.EPERM else Access.DENIED
-    except OSError:
-        return Access.BROKEN
-    return Access.OPEN
-
-
-def owner(root: Path, file: str) -> str:
-    """Group and mode of a device file, for a message."""
-    with contextlib.suppress(OSError):
-        stat = (root / file.lstrip("/")).stat()
-        return f"mode {stat.st_mode & 0o777:o}, group {stat.st_gid}"
-    return "unknown"
+    except OSError as error:
+        return None if error.errno in (errno.ENOENT, errno.EPERM) else False
+    return True
 
 
 def text_of(path: Path) -> str:

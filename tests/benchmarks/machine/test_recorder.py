@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from benchmarks.machine import recorder
+from benchmarks.machine import gpus
 from benchmarks.machine.gpus import Nvml, facts_by_library, open_monitor
 from tests.benchmarks.conftest import always
 from tests.benchmarks.machine.test_fingerprint import H200, MI300X
@@ -121,9 +121,9 @@ def test_absent_is_said(monkeypatch):
 
 
 def test_a_recorder_reads_before_during_and_after(nvml, monkeypatch):
-    monkeypatch.setattr(recorder, "PERIOD_S", 0.01)
+    monkeypatch.setattr(gpus, "PERIOD_S", 0.01)
     monitor, why = open_monitor([H200, {**H200, "index": 1}])
-    with recorder.Recorder(monitor, why, 2).recording() as so_far:
+    with gpus.Recorder(monitor, why, 2).recording() as so_far:
         time.sleep(0.2)
         found = so_far()
     assert found["before"]["sm_clock_mhz"] == found["after"]["others"][0]["sm_clock_mhz"] == 1830
@@ -132,5 +132,5 @@ def test_a_recorder_reads_before_during_and_after(nvml, monkeypatch):
 
 
 def test_a_long_trial_is_thinned_evenly():
-    assert [r["at_s"] for r in recorder.thinned([{"at_s": i} for i in range(100)], 4)] == [0, 25, 50, 75]
-    assert len(recorder.thinned([{}] * 3, 4)) == 3
+    assert [r["at_s"] for r in gpus.thinned([{"at_s": i} for i in range(100)], 4)] == [0, 25, 50, 75]
+    assert len(gpus.thinned([{}] * 3, 4)) == 3

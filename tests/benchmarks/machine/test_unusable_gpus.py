@@ -21,7 +21,7 @@ def _no_hiding(monkeypatch):
 
 def said_of(root: Path, count: int) -> list[str]:
     """What is said of GPUs that cannot be used, where torch sees so many; each has a next step."""
-    found = list(limits.unusable_gpus([nodes.device(i) for i in range(count)], root))
+    found = list(limits.unseen_gpus([nodes.device(i) for i in range(count)], root))
     assert all(problem.next_step for problem in found)
     return [problem.text for problem in found]
 
@@ -31,18 +31,17 @@ def test_a_sound_node_has_no_fault(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    "spoil",
     [
-        (lambda root: nodes.pci(root, 7, driver=""), "0000:75:00.0: no driver has taken it"),
-        (lambda root: nodes.pci(root, 7), "0000:75:00.0: its driver has started without a render node"),
-        (lambda root: nodes.mi300x(root, 7), "0000:75:00.0: its device file can be opened, but"),
+        lambda root: nodes.pci(root, 7, driver=""),
+        lambda root: nodes.pci(root, 7),  # its driver has started without a render node
+        lambda root: nodes.mi300x(root, 7),
     ],
 )
-def test_seven_healthy_gpus_of_eight(tmp_path, spoil, said):
+def test_seven_healthy_gpus_of_eight(tmp_path, spoil):
     root = nodes.amd_node(tmp_path, 7)
     spoil(root)
-    [found] = said_of(root, 7)
-    assert found.startswith(said)
+    assert said_of(root, 7) == ["torch does not see 0000:75:00.0"]
 
 
 def test_gpus_of_others_are_no_fault(tmp_path, monkeypatch):
@@ -56,28 +55,25 @@ def test_gpus_of_others_are_no_fault(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("file", "number", "said"),
+    ("number", "said"),
     [
-        ("renderD129", errno.EACCES, ["0000:15:00.0: no permission on /dev/dri/renderD129 (mode "]),
-        ("renderD129", errno.EPERM, []),  # cgroups give it to another job
-        ("renderD129", errno.EIO, ["0000:15:00.0: /dev/dri/renderD129 cannot be opened: it is not healthy"]),
-        ("kfd", errno.EACCES, ["no permission on /dev/kfd (mode "]),
+        (errno.EACCES, ["torch does not see 0000:15:00.0"]),
+        (errno.EPERM, []),  # cgroups give it to another job
+        (errno.EIO, ["torch does not see 0000:15:00.0"]),
     ],
 )
-def test_a_device_file_that_cannot_be_opened(tmp_path, monkeypatch, file, number, said):
+def test_a_device_file_that_cannot_be_opened(tmp_path, monkeypatch, number, said):
     """A test may run as root, who may open everything."""
     real = os.open
 
     def refuse(path, *how, **more):
-        if Path(path).name == file:
+        if Path(path).name == "renderD129":
             raise OSError(number, os.strerror(number))
         return real(path, *how, **more)
 
     root = nodes.amd_node(tmp_path, 2)
     monkeypatch.setattr(system.os, "open", refuse)
-    found = said_of(root, 2 if file == "kfd" else 1)
-    assert len(found) == len(said)
-    assert all(text.startswith(start) for text, start in zip(found, said, strict=True))
+    assert said_of(root, 1) == said
 
 
 def test_graphics_of_a_laptop_are_not_a_gpu_to_compute_on(tmp_path):
@@ -90,7 +86,7 @@ def test_graphics_of_a_laptop_are_not_a_gpu_to_compute_on(tmp_path):
 def test_h200(tmp_path):
     for index in range(2):
         nodes.h200(tmp_path, index)
-    assert said_of(tmp_path, 1) == ["0000:15:00.0: its device file can be opened, but torch does not see it"]
+    assert said_of(tmp_path, 1) == ["torch does not see 0000:15:00.0"]
 
 
 # ---- the same among the problems of the doctor ----
