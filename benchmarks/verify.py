@@ -3,16 +3,11 @@
 One line of JSON per case, written as soon as it is done, so that the same command continues where it was stopped: what
 was right with the same code of the kernel and of Ridgeline, in the same environment and on the same machine, is not
 tried again.
-
-    python -m benchmarks.verify results/checks/h200.jsonl.gz
-
-sums up what such files hold; of each case and machine the last line counts.
 """
 
 from __future__ import annotations
 
 import datetime
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +15,6 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.orders import Report, of_format
 from benchmarks.coordinator.trial import Session
 from benchmarks.plan import PlannedCase, Protocol, Selection
-from benchmarks.program import Tally
 from benchmarks.reach.code import of_harness
 from benchmarks.shapes import Json, JsonObject, clean
 from benchmarks.trial_file import Status
@@ -117,27 +111,3 @@ def line(case: Json, name: str, baselines: Sequence[str], arms: Json, about: Jso
             **about,
         }
     )
-
-
-def main(names: Sequence[str]) -> str:
-    """What files of checks hold, in words.  ValueError names a file without a check."""
-    last: dict[tuple[str, str, str], JsonObject] = {}
-    for name in names:
-        try:
-            lines = list(of_format(Path(name), FORMAT, VERSION))
-        except (OSError, EOFError) as error:
-            raise ValueError(f"{name} cannot be read to its end: {error}") from error
-        if not lines:
-            raise ValueError(f"{name} holds no checks; make one with `ridgeline verify --out checks.jsonl`")
-        last.update({(line["kernel"], line["case"], line["holds_for"]["machine"]): line for line in lines})
-    tally = Tally()
-    for line in last.values():
-        tally.add_check(line)
-    return tally.in_words()
-
-
-if __name__ == "__main__":
-    try:
-        print(main(sys.argv[1:]) if sys.argv[1:] else __doc__)
-    except ValueError as error:
-        sys.exit(str(error))

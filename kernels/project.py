@@ -1,8 +1,7 @@
 """What a project says about itself: `[tool.ridgeline]` in pyproject.toml, or the same keys in ridgeline.toml.
 
     kernels = ["perf"]             packages whose modules declare kernels
-    sources = ["python"]           folders that packages are imported from, beside the root and src; what pyproject.toml
-                                   says of them to its build tool is known without
+    sources = ["lib"]              folders that packages are imported from, beside the root, src and python
     results = "results"            folder of the records; beside it lie results_isa and results_sustained
     policy = "perf/policy.toml"    what counts as a regression
     events = "perf/events.toml"    what people decided about changes of the history
@@ -31,8 +30,8 @@ from .spec import DeclarationError
 DEFAULT = ["kernels"]
 """The packages with kernels of a project that lists none."""
 
-SOURCES = ("", "src")
-"""Folders of a checkout that its packages are looked up in; `src` by the layout of the packaging guide of PyPA."""
+SOURCES = ("", "src", "python")
+"""Folders of a checkout that its packages are looked up in; `src` by the packaging guide of PyPA."""
 
 FILES = ("ridgeline.toml", "pyproject.toml")
 EVENTS = "ci/events.toml"
@@ -115,7 +114,7 @@ def layout(root: Path) -> Layout:
     places = {key: table[key] for key in ("results", "policy", "events", "runners") if _place(table.get(key))}
     results = places.pop("results", "results")
     aside = (*(f"{results}{kind}" for kind in ("", "_isa", "_sustained")), FILES[0], EVENTS, *places.values())
-    sources = dict.fromkeys([*SOURCES, *(named or ()), *_sources_of_build(_read(root / FILES[1]).get("tool"))])
+    sources = dict.fromkeys([*SOURCES, *(named or ())])
     return Layout(tuple(packages or DEFAULT), tuple(sources), aside, _checked("renamed", table, path) or {})
 
 
@@ -167,39 +166,6 @@ def unknown_new_name(renamed: Mapping[str, str], declared: Mapping[str, Collecti
             f'renamed has the new name "{new}", which head does not declare ({there} {names}); "" is for what is gone'
         )
     return ""
-
-
-def _sources_of_build(tool: Any) -> list[str]:
-    """The folders that pyproject.toml's [tool] names to a build tool, or to pytest, as those that packages lie in.
-
-    Sources: setuptools "package discovery"; hatch "build configuration"; poetry "packages"; pdm "package-dir"; maturin
-    "python-source"; scikit-build-core "wheel.packages"; pytest "pythonpath" (their manuals, 2026-11).
-    """
-
-    def at(*keys: str) -> Any:
-        found = tool
-        for key in keys:
-            found = found.get(key) if isinstance(found, dict) else None
-        return found
-
-    def texts(value: Any) -> list[str]:
-        values = value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
-        return [one for one in values if isinstance(one, str)]
-
-    named = at("setuptools", "package-dir")
-    found = texts(at("setuptools", "packages", "find", "where"))
-    for package, folder in named.items() if isinstance(named, dict) else ():
-        inside = f"/{folder}".removesuffix("/" + package.replace(".", "/")) if package else f"/{folder}"
-        found.append(inside[1:])
-    packages = at("poetry", "packages")
-    found += texts([one.get("from") for one in packages if isinstance(one, dict)] if isinstance(packages, list) else [])
-    found += texts(at("pdm", "build", "package-dir")) + texts(at("maturin", "python-source"))
-    found += list(at("hatch", "build", "targets", "wheel", "sources") or ())
-    for wheel in (at("hatch", "build", "targets", "wheel", "packages"), at("scikit-build", "wheel", "packages")):
-        found += [PurePosixPath(folder).parent.as_posix() for folder in texts(wheel)]
-    found += texts(at("pytest", "ini_options", "pythonpath"))
-    clean = (PurePosixPath(folder).as_posix() for folder in found if _place(folder))
-    return [folder for folder in clean if folder != "."]
 
 
 def _project(root: Path, file: Path | None, table: Mapping[str, Any]) -> Project:
@@ -297,7 +263,7 @@ KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
         'a list of at least one dotted package name; write kernels = ["kernels"], or list the packages that declare '
         "kernels",
     ),
-    "sources": (_places, 'a list of folders of the project, such as ["python"]'),
+    "sources": (_places, 'a list of folders of the project, such as ["lib"]'),
     "results": (_place, 'a folder of the project, such as "results"'),
     "policy": (_place, _FILE.format("policy")),
     "events": (_place, _FILE.format("events")),

@@ -8,7 +8,6 @@ others are measured without it, in fresh processes where the old ones have ended
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import random
@@ -168,18 +167,13 @@ class CaseRun:
                     self.step(arm, "tuning", "tune")
 
     def _built(self, arms: Sequence[PlannedArm]) -> list[PlannedArm]:
-        """Build arms of different checkouts; those that have yet to tune.
-
-        Where a set-up itself chooses by times, nothing else is at work.
-        """
+        """Build arms of different checkouts; those that have yet to tune."""
         steps = [
             RankStep("set-up", arm.key, "build", arm.role, (arm,), {"label": arm.label, **own})
             for arm in arms
             for own in [{"backend": arm.backend, "overrides": dict(arm.overrides)}]
         ]
-        tuning = any(arm.backend in self.workers.tuning.get(arm.role, ()) for arm in arms)
-        with self.quiet.alone() if tuning else contextlib.nullcontext():
-            built = self.together(steps)
+        built = self.together(steps)
         for step, answers in built:
             self._facts[step.arms[0].key].knobs = answers[0]["knobs"]
         return [step.arms[0] for step, answers in built if answers[0]["tunes"]]

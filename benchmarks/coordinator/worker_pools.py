@@ -81,7 +81,7 @@ class WorkerPools:
     """Pools by role.  A context manager: on leaving, every process has ended.
 
     Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
-    links.  heaps: what is known of it, by role.  tuning: by role, backends whose set-up chooses by times.
+    links.  heaps: what is known of it, by role.
     flush_s: seconds of a flush of the caches, the longest of all ranks.  ran: by role, what its processes ran of its
     checkout: digests by path.  strayed: by role, what they must not have run.
     """
@@ -93,7 +93,6 @@ class WorkerPools:
         self.lost: dict[str, Failure] = {}
         self.notes: list[str] = []
         self.heaps: dict[str, JsonObject] = {}
-        self.tuning: dict[str, list[str]] = {}
         self.flush_s = 0.0
         self.ran: dict[str, dict[str, str]] = {}
         self.strayed: dict[str, str] = {}
@@ -185,7 +184,7 @@ class WorkerPools:
             self._start_failed(role, error.failure)
             return
         self._failed_starts[role] = 0
-        self.heaps[role], self.tuning[role] = answers[0].get("heap") or {}, answers[0].get("tuning", [])
+        self.heaps[role] = answers[0].get("heap") or {}
         self.flush_s = max(self.flush_s, *(answer["flush_s"] for answer in answers))
         self._heap = self.heaps[role].get("home", self._heap) if self._undecided() else self._heap
         for rank, answer in enumerate(answers):

@@ -197,7 +197,7 @@ class Service:
         gc.freeze()  # the modules stay: later collections need not look at them
         facts = getattr(self._heap, "facts", {})
         found = {"no_heap": why, "heap": facts, "threads": torch.get_num_threads()}
-        return {**found, "tuning": _tuning(self._kernel, spec), "flush_s": self._clock.flush_s}
+        return {**found, "flush_s": self._clock.flush_s}
 
     # ---- one case ------------------------------------------------------------------------------------------------
 
@@ -329,21 +329,6 @@ def _initialise_libraries(device: str) -> None:
     except Exception as error:  # its backends report a missing Triton themselves
         print(f"Triton is not ready: {type(error).__name__}: {error}", file=sys.stderr)
     torch.cuda.synchronize(device)
-
-
-def _tuning(kernel: Any, spec: Any) -> list[str]:
-    """The backends whose set-up may choose by times: those of a checkout that knows no other moment for it.
-
-    Before 2026-12 they do not say so: there, all of ours that declare no code of their own.
-    """
-    if hasattr(spec, "TUNES"):
-        return []
-    told = all(hasattr(backend, "tries") for backend in kernel.backends.values())
-    return [
-        name
-        for name, one in kernel.backends.items()
-        if (one.tries if told else not one.baseline and name not in kernel.compilations)
-    ]
 
 
 def _kernel(module: Any, name: str, kind: type, renamed: Mapping[str, str]) -> Any:

@@ -55,26 +55,9 @@ def test_what_a_declaration_imports_is_found_in_whatever_folder_the_repository_k
     assert reached(tmp_path) == set(files)
 
 
-@pytest.mark.parametrize(
-    ("build", "sources"),
-    [
-        ('[tool.setuptools.packages.find]\nwhere = ["python"]', ["python"]),
-        ('[tool.setuptools.package-dir]\n"" = "lib"', ["lib"]),
-        ('[tool.setuptools.package-dir]\nmine = "code/mine"', ["code"]),
-        ('[tool.hatch.build.targets.wheel]\npackages = ["python/mine"]', ["python"]),
-        ('[tool.hatch.build.targets.wheel.sources]\npython = ""', ["python"]),
-        ('[[tool.poetry.packages]]\ninclude = "mine"\nfrom = "lib"', ["lib"]),
-        ('[tool.pdm.build]\npackage-dir = "lib"', ["lib"]),
-        ('[tool.maturin]\npython-source = "python"', ["python"]),
-        ('[tool.scikit-build.wheel]\npackages = ["python/mine"]', ["python"]),
-        ('[tool.pytest.ini_options]\npythonpath = ["tools", "."]', ["tools"]),
-        ('[tool.ridgeline]\nsources = ["extra"]', ["extra"]),
-        ("[tool]\nsetuptools = 3", []),
-    ],
-)
-def test_the_folders_that_packages_lie_in_are_those_of_the_build_tool(tmp_path, build, sources):
-    written(tmp_path, {"pyproject.toml": build})
-    assert list(layout(tmp_path).sources) == ["", "src", *sources]
+def test_the_folders_that_packages_lie_in_are_the_usual_ones_and_those_of_the_settings(tmp_path):
+    written(tmp_path, {"pyproject.toml": '[tool.ridgeline]\nsources = ["extra", "src"]'})
+    assert layout(tmp_path).sources == ("", "src", "python", "extra")
 
 
 @pytest.mark.parametrize(

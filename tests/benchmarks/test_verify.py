@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 
 import pytest
@@ -11,7 +10,7 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.plan import Selection
 from benchmarks.program import Tally
 from benchmarks.trial_file import append
-from benchmarks.verify import FORMAT, VERSION, main, settled, verify
+from benchmarks.verify import settled, verify
 from tests.benchmarks.conftest import lines_of, program
 
 
@@ -146,38 +145,6 @@ def test_the_summary_in_words_and_for_machines():
     document = tally.as_json()
     assert (document["right"], document["wrong"], document["unsupported"], document["skipped"]) == (3, 1, 2, 0)
     assert document["faults"] == [{"kernel": "gemm", "case": "m1", "backend": "blas", "status": "wrong", "why": "[3]"}]
-
-
-def test_files_of_checks_are_summed_up_by_the_last_line_of_each_case_and_machine(tmp_path):
-    def line(case, machine, status):
-        return (
-            json.dumps(
-                {
-                    "format": FORMAT,
-                    "version": VERSION,
-                    "kernel": "gemm",
-                    "case": case,
-                    "broken": [],
-                    "holds_for": {"machine": machine},
-                    "arms": {"ours": {"status": status, "why": "", "error": {"norm": 0.0}}},
-                }
-            )
-            + "\n"
-        )
-
-    first = line("m1", "x1", "wrong") + line("m1", "x2", "hang") + line("m2", "x1", "ok")
-    (tmp_path / "a.jsonl").write_text(first + "{")
-    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
-        file.write(line("m1", "x1", "ok") + "[]\n")
-    names = [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl.gz")]
-    assert main(names).splitlines()[-1] == "2 right, 1 not right; 0 unsupported and 0 not for this machine"
-    assert main(names[:1]).splitlines()[-1].startswith("1 right, 2 not right;")
-    (tmp_path / "c.jsonl").write_text('{"format": "ridgeline-trial", "version": 1}\n')
-    with pytest.raises(ValueError, match="c.jsonl holds no checks; make one with"):
-        main([str(tmp_path / "c.jsonl")])
-    (tmp_path / "torn.jsonl.gz").write_bytes((tmp_path / "b.jsonl.gz").read_bytes()[:-9])
-    with pytest.raises(ValueError, match="torn.jsonl.gz cannot be read to its end: "):
-        main([str(tmp_path / "torn.jsonl.gz")])
 
 
 @pytest.mark.slow

@@ -42,7 +42,8 @@ def one_checkout(given: Given) -> LocalCheckout:
         listed = ", ".join(project.layout(path).packages)
         raise click.UsageError(
             f"--tree {path} has none of the packages with kernels that it lists ({listed}); "
-            "name a checkout, or list its packages in its ridgeline.toml: kernels = [...]"
+            "name a checkout, or list its packages, and folders that they lie in, in its ridgeline.toml: "
+            "kernels = [...], sources = [...]"
         )
     if given.commit is None:
         return Repository(path).working_tree(vars(given).get("out"))

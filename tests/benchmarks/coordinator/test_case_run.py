@@ -151,7 +151,6 @@ class LocalPool:
 class LocalPools(SimpleNamespace):
     quiet = Quiet()
     setting = SimpleNamespace(gpu=False)
-    tuning: ClassVar[dict[str, list[str]]] = {}
     flush_s = 0.0
 
     strayed: ClassVar[dict[str, str]] = {}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import types
-from types import SimpleNamespace
 
 import pytest
 import torch.distributed as dist
 
 from benchmarks.worker import declare, failures
-from benchmarks.worker.requests import Joining, MissingHeap, Service, _tuning
+from benchmarks.worker.requests import Joining, MissingHeap, Service
 from kernels._shared.collectives.placing import heap_of
 from kernels.spec import Case, Place
 from kernels.symmetric_heap import HomeReport, chosen
@@ -71,17 +70,3 @@ def test_a_heap_that_was_made_says_where(alone, tmp_path):
     assert service._make_heap(Joining(**{**vars(given), "heap_directory": str(tmp_path / "heap")})) == ""
     assert service._heap.facts == {"home": "files"}
     service._heap.close()
-
-
-def backend(**told):
-    return SimpleNamespace(baseline=False, **told)
-
-
-NAMED = SimpleNamespace(backends={"a": backend(tries=None), "b": backend(tries=print)}, compilations={})
-SILENT = SimpleNamespace(backends={"a": backend(), "b": backend(), "c": backend()}, compilations={"a": print})
-
-
-@pytest.mark.parametrize(("kernel", "names"), [(NAMED, ["b"]), (SILENT, ["b", "c"])])
-def test_a_set_up_chooses_by_times_itself_only_where_the_contract_knows_no_other_moment(kernel, names):
-    assert _tuning(kernel, SimpleNamespace()) == names
-    assert _tuning(kernel, SimpleNamespace(TUNES="tune")) == []
