@@ -22,9 +22,10 @@ from benchmarks import trial_file
 from benchmarks.programs.reader import Reader, ReaderError, Reading, Row, fitting, name_of, read
 from ci.git.command import git_or_none
 from ci.records.cache import table_of
-from ci.records.imported import COLUMNS, ParsedUnit, imported
+from ci.records.imported import COLUMNS, keep, part_of, source_digest
 from ci.records.pooling import interval
 from ci.trials.file import Problem, RecordError
+from ci.whole_files import WriteError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,18 +141,15 @@ def _put(
 ) -> bool:
     """Keep the points of a file; False if they are kept already."""
     digest = hashlib.blake2b(content + repr(given).encode(), digest_size=16).hexdigest()
-    name = f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
-    parts = imported(results, str(points[0]["machine"]))
-    held = parts.units().get(name)
-    if held and held.digest == digest:
+    part = part_of(results, str(points[0]["machine"]), path)
+    if source_digest(part) == digest:
         return False
-    columns = {key: [point[key] for point in points] for key in points[0]}
-    rows: pa.Table = table_of(columns, len(points), COLUMNS)
-    if not dry_run and not parts.put({name: rows}, {name: ParsedUnit(digest, time.time_ns())}):
-        raise RecordError(
-            f"{parts.folder} cannot be written; what was kept is safe: make room or give a folder you may write "
-            "(--results DIR), and import it again"
-        )
+    rows: pa.Table = table_of({key: [point[key] for point in points] for key in points[0]}, len(points), COLUMNS)
+    try:
+        if not dry_run:
+            keep(part, rows, digest, time.time_ns())
+    except WriteError as error:
+        raise RecordError(f"{error}; what was kept is safe, import it again") from None
     return True
 
 

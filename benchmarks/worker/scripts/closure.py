@@ -170,8 +170,7 @@ class ClosureBench:
         """So many samples.  Of ranks they are taken again where a device came to the call before its host had enqueued
         it: all others wait for that one, and its host's delay would be in their times.
         """
-        for left in reversed(range(self._times)):
-            self._ranks.meet()
+        for left in reversed(range(self._times)):  # all ranks have ended their last call, as one asks them of it
             self._put_back()
             taken: clocks.Samples = self.clock.run([self._launched] * many)
             late = self._ranks.any(any(taken.starved))

@@ -42,6 +42,9 @@ LIBRARIES = ("triton", "torch", "torchao._models", "_pytest")
 TUNERS = ("autotun", "auto_tun", "tuner")
 """So do files and functions with these in their names, unless it is the script itself."""
 
+LONG_S = 1.0
+"""Seconds of imports that the processes of trials are to have behind them: a server that has them costs 3 s."""
+
 STEPS = ("examine", "bundle", "samples", "keep_outputs", "compare", "check_after", "drop")
 """What the coordinator asks for of a closure, as of an arm of a case; the arm's label is not needed here."""
 
@@ -228,7 +231,7 @@ class Interceptor:
                 facts, failed = {"status": "untimed", "why": str(error)}, None
         took_s = time.monotonic() - looking
         seen = {**here, "at_s": at_s, "took_s": took_s}
-        loaded = {} if self._told else {"loaded": installed_modules()}
+        loaded = {"loaded": installed_modules()} if self.imports.seconds > LONG_S and not self._told else {}
         self._told = True
         self._said(event="seen", **seen, **facts, **loaded, untuned=self.tuning.skipped - skipped, calls=calls)
         return Timing([max(facts["expected_s"], 1e-9)]) if "expected_s" in facts else _NOTHING, failed

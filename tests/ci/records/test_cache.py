@@ -11,7 +11,7 @@ import pytest
 
 from ci.records import cache
 from ci.records.cache import SCHEMA, Parsed, RowCache, digest_of, table_of
-from ci.records.imported import COLUMNS, ParsedUnit, Parts
+from ci.records.imported import COLUMNS, imported_times, keep, part_of, source_digest
 
 
 class Records:
@@ -120,15 +120,14 @@ def rows(name: str, *seconds: float) -> pa.Table:
     return table_of({"kernel": name, "seconds": list(seconds), "date": 0}, len(seconds), COLUMNS)
 
 
-def test_of_an_imported_unit_the_newest_counts(tmp_path: Path) -> None:
-    parts = Parts(tmp_path)
-    one, two = ParsedUnit("1", 1), ParsedUnit("2", 2)
-    assert parts.put({"x": rows("x", 1), "y": rows("y", 2)}, {"x": one, "y": one})
-    assert parts.put({"x": rows("x", 5)}, {"x": two})
-    assert shown(parts.rows()[0]) == ["x/5", "y/2"]
-    assert parts.units() == {"x": two, "y": one}
-    assert parts.put({}, {}, ["x"])
-    assert shown(parts.rows()[0]) == ["y/2"]
-    assert parts.units() == {"y": one}
-    DAMAGE["cut"](sorted(tmp_path.glob("part-*"))[0])
-    assert len(parts.rows()[1]) == 1, "a damaged part is named"
+def test_of_an_imported_file_the_newest_counts(tmp_path: Path) -> None:
+    x, y = (part_of(tmp_path, "m", tmp_path / name) for name in "xy")
+    keep(x, rows("x", 1.0), "1", 1)
+    keep(y, rows("y", 2.0), "1", 2)
+    keep(x, rows("x", 5.0), "2", 3)
+    [table], problems = imported_times(tmp_path)
+    assert (sorted(table["seconds"].to_pylist()), problems) == ([2.0, 5.0], [])
+    assert (source_digest(x), source_digest(tmp_path / "z")) == ("2", "")
+    DAMAGE["cut"](y)
+    [table], problems = imported_times(tmp_path, "m")
+    assert (table["seconds"].to_pylist(), len(problems), source_digest(y)) == ([5.0], 1, "")
