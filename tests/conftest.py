@@ -7,6 +7,7 @@ than CPU_LIMIT_S and is not marked `slow` fails under CI.  `pytest --cpu 20` lis
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 import shutil
 import signal
@@ -93,6 +94,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
     items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
+
+
+def pytest_collection_finish() -> None:
+    """All modules, torch among them, and all tests are there to the end: the collector passes them by from now on, where
+    it would spend half a second on them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def not_fast(item: pytest.Function) -> bool:
