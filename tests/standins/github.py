@@ -74,7 +74,6 @@ ROUTES = """
 POST   /graphql                                                 viewer
 GET    {repo}                                                   repository
 GET    {repo}/pulls                                             pulls
-POST   {repo}/pulls                                             open_pull
 GET    {repo}/pulls/<int:number>                                one_pull
 GET    {repo}/commits/<sha>/pulls                               pulls_of_commit
 GET    {repo}/commits/<sha>/check-runs                          checks_of_commit
@@ -89,8 +88,6 @@ POST   {repo}/check-runs                                        make_check
 GET    {repo}/actions/runs                                      list_runs
 GET    {repo}/actions/runs/<int:id>                             one_run
 GET    {repo}/actions/runs/<int:id>/jobs                        jobs_of_run
-POST   {repo}/actions/runs/<int:id>/rerun-failed-jobs           rerun_failed
-POST   {repo}/actions/jobs/<int:id>/rerun                       rerun_job
 POST   {repo}/actions/workflows/<name>/dispatches               dispatch
 GET    {repo}/actions/runners                                   list_runners
 POST   {repo}/actions/runners/generate-jitconfig                make_jit
@@ -101,8 +98,6 @@ DELETE /orgs/<org>/actions/runners/<int:id>                     drop_runner
 GET    {repo}/git/ref/heads/<path:branch>                       one_ref
 POST   {repo}/git/refs                                          make_ref
 PATCH  {repo}/git/refs/heads/<path:branch>                      move_ref
-GET    {repo}/contents/<path:path>                              read_file
-PUT    {repo}/contents/<path:path>                              write_file
 """
 
 
@@ -116,7 +111,6 @@ class StandIn:
         self.repository, self.hang_s = repository, hang_s
         self.author, self.identity = BOT, True
         self.default_branch, self.public = "main", True
-        self.owner_type = "Organization"
         self.pulls: list[Json] = []
         self.known_to_commit: set[int] | None = None
         """Pull requests that the list by commit knows; None for all (GitHub's own does not know every fork)."""
@@ -130,8 +124,6 @@ class StandIn:
         self.groups: list[Json] = [{"id": 1, "name": "Default", "visibility": "all", "default": True}]
         self.dispatches: list[Json] = []
         self.refs: dict[str, str] = {"main": "0" * 40}
-        self.files: dict[tuple[str, str], str] = {}
-        """Texts by branch and path."""
         self.faults: list[Fault] = []
         self.calls: list[Call] = []
         self.unknown: list[str] = []
@@ -278,7 +270,7 @@ class StandIn:
             "full_name": self.repository,
             "default_branch": self.default_branch,
             "private": not self.public,
-            "owner": {"login": owner, "type": self.owner_type},
+            "owner": {"login": owner, "type": "Organization"},
         }
 
     # ---- pull requests, comments ----
@@ -286,14 +278,6 @@ class StandIn:
     def _pulls(self, call: Call) -> Listed:
         state = call.query.get("state", "open")
         return Listed([pull for pull in self.pulls if state in ("all", pull["state"])])
-
-    def _open_pull(self, call: Call) -> Json:
-        number = max([*(pull["number"] for pull in self.pulls), 100]) + 1
-        made = self.pull(number, head=self.refs.get(call.value["head"], "0" * 40), base=call.value["base"])
-        made |= {"title": call.value["title"], "body": call.value.get("body", "")}
-        made["head"]["ref"] = call.value["head"]
-        made["html_url"] = f"https://github.example/{self.repository}/pull/{number}"
-        return made
 
     def _one_pull(self, call: Call, number: int) -> Json:
         return found(self.pulls, "number", number)
@@ -387,26 +371,6 @@ class StandIn:
         jobs = [job for job in self.jobs if job["run_id"] == id]
         return Listed([job for job in jobs if not latest or job["run_attempt"] == run["run_attempt"]], "jobs")
 
-    def _again(self, jobs: list[Json]) -> Json:
-        """A new attempt of a run: jobs get new ids and wait again."""
-        run = found(self.runs, "id", jobs[0]["run_id"])
-        if run["status"] != "completed":
-            raise Refused(403, "This workflow is already running")
-        run |= {"status": "queued", "conclusion": None, "run_attempt": run["run_attempt"] + 1}
-        for job in jobs:
-            kept = {key: value for key, value in job.items() if key in ("name", "lines")}
-            self.job(job["labels"], run["id"], run_attempt=run["run_attempt"], **kept)
-        return {}
-
-    def _rerun_failed(self, call: Call, id: int) -> Json:
-        failed = [job for job in self._last_jobs(id) if job["conclusion"] not in ("success", "skipped")]
-        if not failed:
-            raise Refused(403, "This workflow run has no failed jobs")
-        return self._again(failed)
-
-    def _rerun_job(self, call: Call, id: int) -> Json:
-        return self._again([found(self.jobs, "id", id)])
-
     def _last_jobs(self, run: int) -> list[Json]:
         attempt = found(self.runs, "id", run)["run_attempt"]
         return [job for job in self.jobs if job["run_id"] == run and job["run_attempt"] == attempt]
@@ -483,10 +447,6 @@ class StandIn:
         if branch in self.refs:
             raise Refused(422, "Reference already exists")
         self.refs[branch] = call.value["sha"]
-        origin = next((name for name, sha in self.refs.items() if sha == call.value["sha"] and name != branch), "main")
-        for (name, path), text in list(self.files.items()):
-            if name == origin:
-                self.files[branch, path] = text
         return {"ref": call.value["ref"], "object": {"sha": call.value["sha"]}}
 
     def _move_ref(self, call: Call, branch: str) -> Json:
@@ -494,25 +454,6 @@ class StandIn:
             raise Refused(422, "Reference does not exist")
         self.refs[branch] = call.value["sha"]
         return {"ref": f"refs/heads/{branch}", "object": {"sha": call.value["sha"]}}
-
-    def _read_file(self, call: Call, path: str) -> Json:
-        branch = call.query.get("ref", self.default_branch)
-        if (branch, path) not in self.files:
-            raise Refused(404, "Not Found")
-        text = self.files[branch, path]
-        content = base64.encodebytes(text.encode()).decode()
-        return {"type": "file", "encoding": "base64", "content": content, "sha": f"{hash(text) & (1 << 160) - 1:040x}"}
-
-    def _write_file(self, call: Call, path: str) -> Json:
-        branch = call.value.get("branch", self.default_branch)
-        if branch not in self.refs:
-            raise Refused(404, f"Branch {branch} not found")
-        earlier = self.files.get((branch, path))
-        if earlier is not None and call.value.get("sha") != f"{hash(earlier) & (1 << 160) - 1:040x}":
-            raise Refused(409, f"{path} does not match {call.value.get('sha')}")
-        self.files[branch, path] = base64.b64decode(call.value["content"]).decode()
-        self.refs[branch] = f"{next(self._ids):040x}"
-        return {"commit": {"sha": self.refs[branch], "message": call.value["message"]}}
 
 
 @dataclasses.dataclass
