@@ -156,15 +156,10 @@ class SlurmCluster:
             self.command("scontrol", "update", f"NodeName={node}", "State=RESUME")
         until(lambda: self.nodes().get(node) in USABLE, f"{node} to be back")
 
-    def restart_controller(
-        self, number: signal.Signals = signal.SIGTERM, away_s: float = 0.5, state: Path | None = None
-    ) -> None:
-        """End slurmctld and start it again on its saved state (on an older one); it is away for `away_s` in between."""
+    def restart_controller(self, number: signal.Signals = signal.SIGTERM, away_s: float = 0.5) -> None:
+        """End slurmctld and start it again on its saved state; it is away for `away_s` in between."""
         self._end("slurmctld", number)
         time.sleep(away_s)
-        if state:
-            shutil.rmtree(self.prefix / "state")
-            state.rename(self.prefix / "state")
         self._start("slurmctld")
         running = {name.removeprefix("slurmd.") for name in self._daemons}
 
@@ -174,34 +169,6 @@ class SlurmCluster:
             return all(state in USABLE or state.startswith("drain") for state in mine)
 
         until(reported, "the nodes to report again")
-
-    def keep_state(self) -> Path:
-        """A copy of the controller's state as it is on the disk now."""
-        kept = self.prefix / "old state"
-        shutil.copytree(self.prefix / "state", kept)
-        return kept
-
-    @contextlib.contextmanager
-    def full(self, folder: str, daemon: str) -> Iterator[None]:
-        """Inside the block the folder that this daemon writes to is on a disk that is full.  Needs root to mount it."""
-        path, kept = self.prefix / folder, self.prefix / "kept"
-        self._end(daemon, signal.SIGTERM)
-        path.rename(kept)
-        path.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=755", "none", path], check=True)
-        shutil.copytree(kept, path, dirs_exist_ok=True, ignore=_sockets)
-        shutil.rmtree(kept)
-        with (path / "fill").open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while file.write(bytes(4096)):
-                pass
-        self._start(daemon)
-        yield
-        (path / "fill").unlink()
-
-    def restart_slurmd(self, node: str, number: signal.Signals = signal.SIGTERM) -> None:
-        """End a node's slurmd and start it again; its jobs live on."""
-        self._end(f"slurmd.{node}", number)
-        self.start_slurmd(node)
 
     def ready(self) -> None:
         """Returns when every node takes jobs, whatever an earlier test or a busy machine did to one."""
@@ -351,11 +318,6 @@ JobRequeue=1
 """
 
 
-def _sockets(folder: str, names: list[str]) -> list[str]:
-    """Those of a folder that are sockets, of steps that run: they cannot be copied."""
-    return [name for name in names if (Path(folder) / name).is_socket()]
-
-
 def pids() -> list[int]:
     """All processes."""
     return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
@@ -416,9 +378,6 @@ def keep(folder: Path, name: str) -> None:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
-        if line.split()[1].startswith(f"{folder}/"):
-            subprocess.run(["umount", "--lazy", line.split()[1]], check=True)
     shutil.rmtree(folder)
 
 

@@ -124,10 +124,6 @@ def test_the_history_is_recorded_and_read_by_asv(run, tmp_path, repository):
     assert (code, out) == (0, f"0 commits recorded in {tmp_path / 'results'}, 2 known already, 0 problems.\n")
 
 
-def test_newest_is_of_a_range(refused):
-    assert "--newest belongs to --range; give for instance --range ..HEAD" in refused("--newest", "3")
-
-
 @pytest.mark.slow
 def test_the_working_tree_is_described(run):
     code, out = run("--arch", "gfx942")

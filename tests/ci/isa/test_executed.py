@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ci.isa.compiled import IsaError, parse
+from ci.isa.compiled import parse
 from ci.isa.judge import CodeVerdict, compare
 from ci.isa.rules import IsaPolicy, Rule, parse_policy
 from ci.isa.text import listing, terminal
@@ -157,20 +157,3 @@ def test_a_launch_that_base_does_not_declare_is_new_and_one_that_head_does_not_i
         [CodeVerdict.NEW],
         [CodeVerdict.GONE],
     ]
-
-
-def test_a_side_that_was_not_executed_is_not_compared():
-    assert len(compare(tree(), tree(launch()), IsaPolicy()).differences) == 1
-
-
-def test_the_listing_says_what_was_executed_and_what_bounds_it():
-    text = listing(tree(launch(lds_cycles=330), launch(cases=("two",), why="no memory"))).plain
-    assert "gemm/triton [executed, m1_n2] on gfx942 (one): 704 instructions, 1024 matrix cycles" in text
-    assert "400 requests of 64 B (80 % used), 330 LDS cycles (10 of bank conflicts)" in text
-    assert "at most 80 % of the roofline by memory" in text
-    assert "failed: no memory" in text
-
-
-def test_a_broken_count_is_named():
-    with pytest.raises(IsaError, match=r"executed 1\S*counts\.lds_cycles"):
-        tree(launch(lds_cycles=-1))

@@ -119,7 +119,3 @@ def test_without_the_extra_one_sentence_says_how(program: dict[str, Any], monkey
     monkeypatch.setattr(executed, "find_spec", lambda name: None)
     assert of("gemm").machine_code[-1].endswith("`pip install 'ridgeline[emulate]'` makes it so")
     assert "argv" not in program
-
-
-def test_nothing_is_executed_for_no_operator(program: dict[str, Any]) -> None:
-    assert of() is PASSED

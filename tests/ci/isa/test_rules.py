@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from ci.isa.rules import IsaPolicy, findings, load_policy, matrix_rate, parse_policy
+from ci.isa.rules import IsaPolicy, findings, load_policy, parse_policy
 from ci.judging.policy import PolicyError
 from tests.ci.isa.documents import REMOTE, entry
 
@@ -223,13 +223,6 @@ def test_a_lost_matrix_kind_is_judged_by_its_rate():
     assert found({"matrix": plain}, {"matrix": {"v_mfma_f32_16x16x16_bf16": 9}})["matrix_kind"][1]
 
 
-def test_rates_of_matrix_instructions():
-    assert matrix_rate("v_mfma_f32_16x16x16_f16") == matrix_rate("v_mfma_f32_32x32x8_f16") == 256
-    assert matrix_rate("v_mfma_f32_4x4x4_16b_f16") == 256
-    assert matrix_rate("HGMMA.64x128x16.F32") > matrix_rate("HMMA.16816.F32")
-    assert matrix_rate("QGMMA.64x128x32.F32.E4M3.E4M3") > matrix_rate("HGMMA.64x128x16.F32")
-
-
 def test_everything_else_is_shown_and_not_judged():
     loop = {"instructions": 121, "depth": 1, "matrix_share": 0.13, "mix": {"mfma": 16, "lds": 50, "valu": 22}}
     head = entry(
@@ -272,27 +265,12 @@ def test_the_policy_of_this_repository_is_sound_and_dated():
     [
         ({"spils": 1}, r"unknown key 'spils'; known: spills, "),
         ({"spills": 0} | SECTION, "spills is 0; allowed: a whole number from 1 "),
-        ({"store_width": "half"} | SECTION, 'store_width is "half"; allowed: a positive number'),
-        ({"matrix_kind": 1} | SECTION, "matrix_kind is 1; allowed: true or false"),
         ({"spills": 1}, "reason is missing"),
-        ({"spills": 1, "reason": "x"}, "date is missing"),
         (SECTION | {"accept": ACCEPTED}, r"written \[\[isa.accept\]\]"),
         (SECTION | {"accept": [{**ACCEPTED, "rule": "speed"}]}, 'rule is "speed"; allowed: load, remote_store_width, '),
-        (SECTION | {"accept": [{**ACCEPTED, "kernels": "x"}]}, "unknown key 'kernels'"),
-        (SECTION | {"accept": [{k: v for k, v in ACCEPTED.items() if k != "reason"}]}, "reason is missing"),
         (SECTION | {"accept": [{k: v for k, v in ACCEPTED.items() if k != "kernel"}]}, "kernel is missing"),
     ],
 )
 def test_a_mistake_in_the_policy_is_named(section, said):
     with pytest.raises(PolicyError, match=said):
         parse_policy(section)
-
-
-def test_a_policy_file_that_cannot_be_read(tmp_path):
-    with pytest.raises(PolicyError, match="cannot be read"):
-        load_policy(tmp_path / "none.toml")
-    (tmp_path / "p.toml").write_text("[isa\n")
-    with pytest.raises(PolicyError, match="not TOML"):
-        load_policy(tmp_path / "p.toml")
-    (tmp_path / "p.toml").write_text("")
-    assert load_policy(tmp_path / "p.toml") == IsaPolicy()

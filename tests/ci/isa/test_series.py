@@ -54,12 +54,6 @@ def test_several_compilations_of_a_case_are_told_apart_and_failures_are_null():
     assert math.isnan(values["'one [pull]'", "'gfx950'"])
 
 
-def test_less_is_better_in_every_series():
-    names = {name.partition(".track_isa_")[2] for name in series.tracks(DOCUMENT)}
-    assert names == set(series.SERIES)
-    assert series.tracks(DOCUMENT)["gemm.track_isa_empty_wave_slots"][2][0] == 4
-
-
 def test_twice_is_once_and_other_kernels_are_kept(tmp_path):
     path = series.record(DOCUMENT, COMMIT, tmp_path)
     before = {file: file.read_bytes() for file in tmp_path.rglob("*.json")}
@@ -276,18 +270,6 @@ def test_commits_of_one_second_come_as_in_the_history(tmp_path, results):
         series.record(document(entry(vgpr=64 + number)), Commit(commit, 1_790_000_000_000, ""), folder / results, ASKED)
     records = exact.records(folder / results, repository=None if results == "inside" else folder)
     assert [record.commit for record in records] == commits
-
-
-def test_versions_of_triton_are_histories_of_their_own(tmp_path):
-    recorded(tmp_path, document(entry(), triton="3.8.0"), document(entry(vgpr=99), triton="3.9.0"))
-    assert [record.env for record in exact.records(tmp_path)] == ["triton3.8.0", "triton3.9.0"]
-
-
-def test_a_torn_file_is_no_record(tmp_path):
-    recorded(tmp_path, document(entry("gemm")))
-    (tmp_path / "isa" / "22222222-triton3.8.0.json").write_text('{"results"')
-    assert len(exact.records(tmp_path)) == 1
-    assert exact.records(tmp_path / "nothing") == []
 
 
 # ---- asv -----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ from ci.pools.file import Pool, PoolsError
 from ci.slurm import jobs, on_nodes, runner
 from ci.slurm.client import SlurmError
 from ci.slurm.jobs import PREFIX, JobError, JobSpec, JobStatus, State
-from tests.ci.slurm import torture
 from tests.needed import needed
 from tests.standins.slurm import SlurmCluster, environment, pids, until
 
@@ -176,12 +176,15 @@ def test_preempted_it_is_requeued_and_goes_on(place: Place) -> None:
 
 
 @pytest.mark.nightly
-def test_a_lost_slurmd_makes_a_second_copy_and_no_line_is_torn(place: Place) -> None:
-    """The old copy lives on while the requeued one starts, here on another node."""
+@pytest.mark.parametrize("lose", [SlurmCluster.kill_slurmd, SlurmCluster.kill_node])
+def test_a_lost_node_makes_a_second_copy_and_no_line_is_torn(
+    place: Place, lose: Callable[[SlurmCluster, str], None]
+) -> None:
+    """Where slurmd alone is lost, the old copy lives on while the requeued one starts, here on another node."""
     job = place.submit(count(70, 0.1), runners=place.runners("all", gres=""))
     until(lambda: len(jobs.attempt_lines(job, 0)) >= 2, "lines")
     node = place.status(job).where
-    place.cluster.kill_slurmd(node)
+    lose(place.cluster, node)
     try:
         until(lambda: attempts(job) == 2, "the second attempt")
         assert place.end(job).state is State.DONE
@@ -191,26 +194,21 @@ def test_a_lost_slurmd_makes_a_second_copy_and_no_line_is_torn(place: Place) -> 
 
 
 @pytest.mark.nightly
-def test_a_run_of_real_measurements_in_tasks_while_a_node_dies(own_cluster: SlurmCluster, tmp_path: Path) -> None:
-    """The small form of `python -m tests.ci.slurm.torture`, which has the figures of 8 x 3 trials."""
-    run = torture.Torture(own_cluster, tmp_path, tasks=2, trials=2)
-    run.reach(0.25)
-    own_cluster.kill_node(node := run.a_node_at_work())
-    own_cluster.bring_back(node)
-    outcome = run.finish()
-    assert outcome.sound, outcome
-    assert outcome.attempts > 2
-
-
-@pytest.mark.nightly
-def test_a_job_whose_id_slurm_gave_to_another_one_is_taken_up_by_the_command_of_its_message(
+def test_a_job_whose_id_slurm_gave_to_another_one_is_lost_and_taken_up(
     own_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
-    run = torture.Torture(own_cluster, tmp_path, tasks=2, trials=1, light=True)
-    torture.forgotten(run)
-    assert run.status.exit_code == 3, run.status
-    outcome = run.finish()
-    assert (outcome.sound, outcome.resumed) == (True, 1), outcome
+    """The controller is killed before it has saved the job (8 s in Slurm 22.05 to 26.05), whose process lives on."""
+    place = Place(own_cluster, tmp_path)
+    at = place.runners("all", gres="")
+    job = place.submit(count(30, 0.2), runners=at)
+    until(lambda: jobs.attempt_lines(job, 0), "a line")
+    own_cluster.restart_controller(signal.SIGKILL)
+    assert place.end(place.submit(count(1), runners=at)).state is State.DONE
+    status = place.end(job)
+    assert (status.state, status.exit_code) == (State.LOST, 3), status
+    jobs.resume(job, own_cluster.slurm)
+    assert place.end(job).state is State.DONE
+    assert sorted(set(numbers(job))) == list(range(30))
 
 
 @pytest.mark.nightly

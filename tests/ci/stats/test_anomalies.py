@@ -120,15 +120,6 @@ def test_four_calls_of_forty_four_times_slower_are_a_collapse_and_no_second_spee
     assert [a.kind for a in anomalies.of_arm([shaken])] == [AnomalyKind.COLLAPSE]
 
 
-def test_an_arm_with_two_speeds_is_named():
-    rng = np.random.default_rng(2)
-    trials = [microseconds(*np.where(rng.random(40) < 0.5, 112.0, 100.0)) for _ in range(3)]
-    noisy = [trial * np.exp(0.005 * rng.standard_normal(40)) for trial in trials]
-    [found] = anomalies.of_arm(noisy)
-    assert found.kind is AnomalyKind.TWO_SPEEDS
-    assert found.sentence.startswith("two speeds 1")
-
-
 @pytest.mark.parametrize(
     "trials",
     [

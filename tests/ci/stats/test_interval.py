@@ -128,10 +128,6 @@ def test_drift_inside_the_trials_widens_the_interval():
     assert d - c > 1.5 * (b - a)
 
 
-def test_no_cases_is_no_fit():
-    assert fit([]) == []
-
-
 # The block shift against a slow oracle, and what it must not be moved by.
 
 
@@ -231,14 +227,6 @@ def test_a_shared_movement_of_baseline_and_case_cancels():
     relative = adjusted(case, baseline)
     assert abs(effects([relative], [Scale(1e-3, 0, 0.99)])[0].log_ratio) < 0.01
     assert effects([case], [Scale(1e-3, 0, 0.99)])[0].log_ratio == pytest.approx(0.03, abs=0.005)
-
-
-def test_a_baseline_of_too_few_common_trials_is_none():
-    trials = [trial(0, baseline=0.0), trial(1)]
-    assert adjusted(samples([trials])[0], samples([trials], baseline=True)[0]) is None
-    few = [trial(n, rounds, baseline=0.0) for n, rounds in enumerate((2, 9, 1))]
-    (found,) = samples([few], baseline=True)
-    assert found.numbers == (0, 1), "a shift needs two rounds"
 
 
 def test_order_is_kept_over_different_numbers_of_trials():
