@@ -132,39 +132,6 @@ def same() -> Report:
     )
 
 
-def faster() -> Report:
-    """A collective became faster on eight GPUs; rates are bus bandwidth."""
-    cases = tuple(
-        CaseVerdict(
-            f"all_gather/triton/w8_{size}mb_bf16",
-            "all_gather",
-            "triton",
-            Verdict.FASTER,
-            ratio,
-            ratio - 0.006,
-            ratio + 0.006,
-            1e-6,
-            8,
-            40,
-            seconds,
-            seconds * ratio,
-        )
-        for size, ratio, seconds in ((2, 0.62, 31e-6), (64, 0.91, 402e-6), (512, 0.943, 3.1e-3))
-    )
-    costs = {
-        case.case: CaseCost(link_bytes=size * 917504, world=8) for case, size in zip(cases, (2, 64, 512), strict=True)
-    }
-    group = Group("all_gather", "triton", "faster", tuple(c.case for c in cases), 0.81, 0.80, 0.82, "")
-    return Report(
-        Judgement(Verdict.FASTER, "all_gather takes 19 % less time on 3 cases", cases, (group,)),
-        "recorded commits",
-        BASE,
-        HEAD,
-        MI300X,
-        costs,
-    )
-
-
 def broken() -> Report:
     """One wrong result, one crash, one changed benchmark definition: no times to show."""
     cases = (
@@ -178,17 +145,6 @@ def broken() -> Report:
         base=BASE,
         head=Side(HEAD.commit, "fewer-stages", dirty=True),
         machine=H200,
-    )
-
-
-def unsure() -> Report:
-    """Nothing could be compared."""
-    return Report(
-        Judgement(Verdict.CANNOT_TELL, "nothing was compared"),
-        base=BASE,
-        head=HEAD,
-        machine={"cpu": "AMD EPYC 9575F", "kind": "cpu"},
-        skipped=(Skip("gemm", "broken", "kernels/gemm.py: ModuleNotFoundError: triton"),),
     )
 
 

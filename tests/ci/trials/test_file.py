@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import os
 import random
 from collections.abc import Callable
@@ -13,11 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from benchmarks import trial_file
 from benchmarks.shapes import Unfit
-from ci.__main__ import main
 from ci.judging.judge import judge
 from ci.judging.policy import load
 from ci.judging.types import Verdict
@@ -35,7 +32,6 @@ from ci.trials.file import (
     read,
 )
 from ci.trials.trial import Trial, unfit
-from dashboards.build import build
 from tests.ci import made_trials as made
 from tests.ci.made_trials import GONE, MACHINE, TIMES, failed, ok, parsed, tree, trial
 
@@ -50,95 +46,53 @@ def nested(depth: int) -> Any:
 SPOILED = [
     ("cases m16 arms head/triton seconds 0", 1e-320),
     ("cases m16 arms head/triton seconds 3", 86400.0),
-    ("cases m16 arms head/triton seconds 0", 0),
     ("cases m16 arms head/triton seconds 0", "fast"),
     ("cases m16 arms head/triton seconds 0", True),
-    ("cases m16 arms head/triton seconds 0", None),
     ("cases m16 arms head/triton seconds 0", 10**400),
     ("cases m16 arms head/triton seconds", []),
-    ("cases m16 arms head/triton seconds", 1.0),
     ("cases m16 arms head/triton seconds", GONE),
     ("cases m16 arms head/triton status", "error"),
-    ("cases m16 arms head/triton status", ["ok"]),
-    ("cases m16 arms head/triton status", GONE),
-    ("cases m16 arms head/triton why", 7),
     ("cases m16 arms head/triton skew_s", "much"),
     ("cases m16 arms head/triton knobs", [1]),
-    ("cases m16 arms head/triton code_hash", 12),
-    ("cases m16 arms head/triton", 5),
-    ("cases m16 arms", []),
     ("cases m16 arms third/triton", ok()),
     ("cases m16 arms base/triton", ok()),
-    ("cases m16 arms triton", ok()),
     ("cases m16 arms head/cuda", ok()),
     ("cases m17", {"arms": {"head/triton": ok()}}),
     ("cases m/16", {"arms": {}}),
-    ("cases m16", []),
-    ("cases ", {"arms": {}}),
-    ("cases", []),
     ("warnings", "hot"),
-    ("warnings", [3]),
     ("trees head date_ms", 10**30),
-    ("trees head date_ms", -1),
     ("trees head date_ms", "today"),
-    ("trees head date_ms", 1.5),
-    ("started_at", "yesterday"),
     ("started_at", "2026-11-20T12:00:00"),
     ("started_at", "9999-12-31T23:59:59+00:00"),
-    ("started_at", 5),
-    ("machine count", "two"),
     ("machine count", 0),
     ("machine memory_bytes", 2**70),
-    ("machine", []),
     ("machine name", "../x"),
-    ("machine name", "m" * 500),
     ("machine kind", "tpu"),
     ("machine device", "H200\x1b[31m"),
-    ("machine device", "H200\ud800"),
     ("trees head broken", [{"module": "m", "reason": "\udfff"}]),
     ("extra", "\ud800"),
-    ("\ud800", 1),
     ("kernel", "ge\x00mm"),
-    ("kernel", 5),
     ("kernel", "gemv"),
-    ("trees head declaration kernel", "gemv"),
-    ("trees head declaration", "gemm"),
     ("trees head declaration cases", GONE),
     ("trees head declaration cases", [{"name": "m16"}, {"name": "m16"}]),
-    ("trees head declaration cases 0", {"world": 1}),
     ("trees head declaration cases 0 world", "one"),
     ("trees head declaration backends", ["triton", "triton", "blas"]),
-    ("trees head declaration backends", "triton"),
     ("trees head declaration baselines", ["cublas"]),
-    ("trees head declaration costs", {"m99": {}}),
     ("trees head declaration costs", {"m16": {"flops": 1.5}}),
     ("trees head declaration costs", {"m16": {"hbm_bytes": -1}}),
-    ("trees head declaration yardstick", 1),
     ("trees head declaration case_yardsticks", {"m16": []}),
     ("trees head environment", GONE),
-    ("trees head environment", []),
     ("trees head environment torch", 2.11),
-    ("trees head commit", 5),
     ("trees head dirty", "no"),
-    ("trees head broken", ["kernels.gemm"]),
     ("trees third", tree()),
-    ("trees", []),
-    ("trial", "first"),
     ("trial", -1),
-    ("trial", True),
-    ("id", 5),
     ("session", GONE),
-    ("duration_s", "long"),
     ("duration_s", -1),
-    ("state", []),
     ("state", {"before": {"sm_clock_mhz": "fast"}}),
-    ("state", {"during": "none"}),
     ("state", {"after": {"throttle": 4}}),
     ("extra", nested(30)),
-    ("extra", "x" * 10**6),
     ("trees head environment torch", "2" * 5000),
     ("version", 2),
-    ("version", "1"),
     ("format", "ridgeline-check"),
 ]
 """(path, value that is put there) of lines that are no trials."""
@@ -155,26 +109,6 @@ def test_a_spoiled_line_is_refused_with_its_place(path: str, value: Any) -> None
     found.why.encode()
     with pytest.raises(trial_file.Unfit):
         trial_file.check(line)
-
-
-def test_a_sample_that_is_no_number_is_refused_wherever_it_stands() -> None:
-    for place in range(4):
-        with pytest.raises(trial_file.Unfit, match=f"seconds.{place}. is NaN"):
-            trial_file.check(made.changed(trial(), f"cases m16 arms head/triton seconds {place}", math.nan))
-
-
-def test_every_spoiled_line_is_told_and_the_others_are_recorded_and_shown(tmp_path: Path) -> None:
-    file = tmp_path / "trials.jsonl"
-    bad = [json.dumps(made.changed(trial(number=1), *one)) for one in SPOILED]
-    file.write_text("\n".join([json.dumps(trial()), *bad, json.dumps(trial(number=2))]) + "\n")
-    arguments = ["record", str(file), "--results", str(tmp_path / "results"), "--json"]
-    answer = CliRunner().invoke(main, arguments)
-    assert answer.exit_code == 3
-    told = json.loads(answer.stdout)
-    assert told["added"] == 2
-    assert [p["where"] for p in told["problems"]] == [f"{file}:{n}" for n in range(2, len(bad) + 2)]
-    build(tmp_path / "results", tmp_path / "site")
-    assert (tmp_path / "site" / "index.html").exists()
 
 
 BAD_LINES = {
@@ -195,7 +129,6 @@ BAD_LINES = {
         "seconds[1] is -0.00101; allowed: a number from 1e-09 to 3600",
     ),
     "NUL": (lambda line: json.dumps(line).encode().replace(b"gemm", b"ge\0m"), "not JSON: Invalid control character"),
-    "nothing but NUL": (lambda line: b"\0" * 500, "not JSON"),
     "endless": (lambda line: b'{"format": "' + b"x" * LONGEST_LINE, "64 MB long; a trial has at most 64 MB"),
 }
 
@@ -255,17 +188,6 @@ def test_a_file_that_grows_is_parsed_line_by_line_once(tmp_path: Path, monkeypat
     assert len(log.read().trials) == 5
 
 
-def test_a_replay_names_the_lines_it_does_not_use(tmp_path: Path) -> None:
-    lines = [made.paired({"m16": {"triton": (ok(), ok())}}, n) for n in range(4)]
-    file = tmp_path / "trials.jsonl"
-    file.write_text("".join(json.dumps(line) + "\n" for line in (*lines, {**lines[0], "id": "x", "trial": "one"})))
-    answer = CliRunner().invoke(main, ["ab", "--replay", str(file), "--json"])
-    told = json.loads(answer.stdout)
-    assert [(one["line"], one["fault"]) for one in told["rejected"]] == [(5, "not a trial")]
-    assert "trial" in told["rejected"][0]["reason"]
-    assert told["cases"][0]["trials"] == 4
-
-
 def test_the_writer_writes_what_the_readers_take() -> None:
     line = trial({"m16": {"head/triton": {**ok([0.0] * 8)}, "head/blas": ok()}})
     line["cases"]["m16"]["arms"]["head/blas"]["detail"] = "\x1b[31mred\ud800" + "x" * 50_000
@@ -315,14 +237,6 @@ def test_bad_lines_are_counted_beyond_some(tmp_path: Path) -> None:
     found = file.read_hostile(path)
     assert len(found.rejected) == file.MOST_REJECTED + 1
     assert found.rejected[-1].why == "7 further lines are not used"
-
-
-def test_deep_nesting_and_large_numbers_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
-    path.write_text("[" * 100_000 + "\n" + "1" * 10_000 + "\n" + '{"format": "ridgeline-trial", "version": 1e999}\n')
-    found = file.read_hostile(path)
-    assert found.trials == ()
-    assert len(found.rejected) == 3
 
 
 # Which trials a run still lacks, against counting them one by one.
