@@ -171,9 +171,6 @@ def test_the_guide(installed: Installed, theirs: Path) -> None:
     assert json.loads((theirs / "results/benchmarks.json").read_text()).keys() & {"gemm.track_time"} == set()
 
 
-# A few of the combinations that `python -m tests.ci.newcomer.planted` tries all of.
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("layout", "install", "verb"),

@@ -22,7 +22,7 @@ from ci.stats.types import Clocks
 from tests.ci.report import samples
 
 Golden = Callable[[str, str], None]
-NAMES = ["slower", "same", "broken", "unsure", "hostile"]
+NAMES = ["slower", "same", "broken", "hostile"]
 
 
 def sample(name: str) -> Report:
