@@ -97,8 +97,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
 
 
 def pytest_collection_finish() -> None:
-    """All modules, torch among them, and all tests are there to the end: the collector passes them by from now on, where
-    it would spend half a second on them again and again."""
+    """What was loaded to collect the tests stays to the end: the garbage collector, which would spend half a second on
+    it again and again, passes it by from now on."""
     gc.collect()
     gc.freeze()
 

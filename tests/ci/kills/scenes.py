@@ -8,7 +8,6 @@ import hashlib
 import json
 import shutil
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,68 +21,18 @@ from tests.kit import ROOT, commit, git, repository
 MEASURED = ("--kernel", "steady", "--case", "small", "--rounds", "3")
 COMPILED = ("--arch", "gfx942", "--kernel", "sample_all_gather", "--kernel", "sample_wgrad")
 STEPPED = "".join(f"{1.0 + 0.1 * (i > 30) + 0.001 * (i % 7)}\n" for i in range(60))
-TUNABLE = """\
-import time
-import tomllib
-from pathlib import Path
-
-import torch
-
-from kernels.spec import Case, Cost, Kernel, Tolerance, Tuned
-
-FILE = str(Path(__file__).with_name("tuned.toml"))
-tunable = Kernel(
-    "tunable", tolerance=Tolerance(1e-6, 1e-6), cases=[Case("one", tier="pr", n=64, dtype="fp32")]
-)
-tunable.inputs(lambda case, seed: {"x": torch.randn(case.n)})
-tunable.cost(lambda case: Cost(flops=case.n, hbm_bytes=8 * case.n))
-tunable.reference(lambda case, inputs: inputs["x"] * 2)
-
-def key(case):
-    return case.name
-
-def rule(case, arch):
-    return {"nap": 20}
-
-def config(case, arch):
-    entry = tomllib.loads(Path(FILE).read_text()).get(arch, {}).get(case.name, {})
-    return {**rule(case, arch), **{name: value for name, value in entry.items() if name == "nap"}}
-
-def candidates(case, arch):
-    return [{"nap": nap} for nap in (20, 5, 30)]
-
-@tunable.backend("ours", config=config, candidates=candidates, tuned=Tuned(FILE, key, rule))
-def ours(case, inputs, *, nap: int = 20):
-    out = torch.empty_like(inputs["x"])
-    def call():
-        time.sleep(nap / 1000)
-        return torch.mul(inputs["x"], 2, out=out)
-    return call
-"""
-"""An operator whose best knob is not that of its rule: a nap of 5 ms."""
-
-SCRIPT = """\
-import torch
-from triton.testing import do_bench
-
-for size in (64, 96):
-    x = torch.randn(size, size)
-    print(do_bench(lambda: torch.relu(x)))
-"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
     """A command, and what it leaves behind when nothing disturbs it.
 
-    outcome: of (folder, exit code, what it printed), the same however often it was killed before.  detached: it starts
-    a job that is to outlive it.
+    outcome: of (folder, exit code), the same however often it was killed before.
     """
 
     name: str
     arguments: tuple[str, ...]
-    outcome: Callable[[Path, int, str], object]
-    detached: bool = False
+    outcome: Callable[[Path, int], object]
 
 
 # ---- the repository --------------------------------------------------------------------------------------------------
@@ -97,9 +46,6 @@ def build(folder: Path) -> None:
     (folder / ".gitignore").write_text(
         "__pycache__/\n.ridgeline/\nresults*/\nsite/\nmade.jsonl\nmore.jsonl\nsteps.csv\nprinted\n"
     )
-    (folder / "toy" / "tunable.py").write_text(TUNABLE)
-    (folder / "toy" / "tuned.toml").write_text("# Winners of a sweep.\n")
-    (folder / "bench.py").write_text(SCRIPT)
     repository(folder)
     for name in ("toy/steady.py", "samples/all_gather.py"):
         with (folder / name).open("a") as file:
@@ -132,15 +78,11 @@ def files(folder: Path) -> dict[str, str]:
     return {name: hashlib.sha256(path.read_bytes()).hexdigest()[:12] for name, path in seen.items()}
 
 
-def _tree(name: str, folder: Path, code: int, printed: str) -> object:
+def _tree(name: str, folder: Path, code: int) -> object:
     return code, files(folder / name)
 
 
-def _said(folder: Path, code: int, printed: str) -> object:
-    return code, printed
-
-
-def _trials(folder: Path, code: int, printed: str) -> object:
+def _trials(folder: Path, code: int) -> object:
     """Numbers and outcomes of the trials in a file, not their times, and whether they can be recorded."""
     found = read(folder / "new.jsonl").trials
     recordable = all(one.checkouts["head"].recordable for one in found)
@@ -152,7 +94,7 @@ def _statuses(trial: object) -> str:
     return json.dumps({name: {key: arm["status"] for key, arm in case["arms"].items()} for name, case in cases.items()})
 
 
-def _recorded(folder: Path, code: int, printed: str) -> object:
+def _recorded(folder: Path, code: int) -> object:
     """The records hold what was measured, and recording all trial files that lie about once more changes nothing."""
     lying = sorted((folder / ".ridgeline").rglob("*.jsonl"))
     lying = [path for path in lying if read(path).trials]
@@ -167,60 +109,18 @@ def _recorded(folder: Path, code: int, printed: str) -> object:
     )
 
 
-def _verdict(folder: Path, code: int, printed: str) -> object:
-    """A verdict of some kind: the times differ from run to run."""
-    return code in (0, 1, 2), _recorded(folder, 0, printed)
-
-
-def _swept(folder: Path, code: int, printed: str) -> object:
+def _swept(folder: Path, code: int) -> object:
     """The points of a sweep, and whether one was measured twice."""
     found = [one.sweep for one in read(folder / "swept.jsonl").trials if one.sweep]
     counted = Counter((one.rung, point) for one in found for point in one.points)
     return code, sum(rung == 0 for rung, _ in counted), max(counted.values())
 
 
-def _checked(folder: Path, code: int, printed: str) -> object:
-    """What is known of every arm after the checks of one case."""
-    lines = map(json.loads, (folder / ".ridgeline/checks.jsonl").read_text().splitlines())
-    return code, {name: arm["status"] for line in lines for name, arm in line["arms"].items()}
-
-
-def _tuned(folder: Path, code: int, printed: str) -> object:
-    """The table, without the moment and the machine that confirmed it."""
-    entry = tomllib.loads((folder / "toy/tuned.toml").read_text()).get("cpu", {}).get("one", {})
-    return code, entry.get("nap"), "confirmed" in entry
-
-
-def _adopted(folder: Path, code: int, printed: str) -> object:
-    """Cases and numbers of the trials; the times of equal code may differ, so the verdict is any."""
-    found = read(folder / "adopted.jsonl").trials
-    numbers = Counter(one.number for one in found)
-    return code in (0, 1, 2), {case for one in found for case in one.cases}, max(numbers.values())
-
-
-def _searched(folder: Path, code: int, printed: str) -> object:
-    """An answer or none, and no trial of the file twice."""
-    numbers = Counter(one.number for one in read(folder / "searched.jsonl").trials)
-    return code in (0, 2), max(numbers.values()), sorted(numbers)[0]
-
-
-def _began(folder: Path, code: int, printed: str) -> object:
-    return code, files(folder), (folder / ".gitignore").read_text()
-
-
-def _json(folder: Path, code: int, printed: str) -> object:
-    return code, json.loads(printed)
-
-
 SCENES = (
     Scene("run --out", ("run", *MEASURED, "--trials", "3", "--out", "new.jsonl", "--resume"), _trials),
     Scene("run", ("run", *MEASURED, "--trials", "2"), _recorded),
-    Scene("ab", ("ab", "HEAD^", "HEAD", *MEASURED, "--trials", "2"), _verdict),
-    Scene("check", ("check", "--base", "HEAD^", *MEASURED, "--trials", "2"), _verdict),
     Scene("record", ("record", "more.jsonl"), functools.partial(_tree, "results")),
     Scene("site", ("site",), functools.partial(_tree, "site")),
-    Scene("submit", ("submit", "--wait", "--", "record", "more.jsonl"), functools.partial(_tree, "results"), True),
-    Scene("isa", ("isa", "HEAD^", "HEAD", *COMPILED, "--json"), _json),
     Scene("isa --range", ("isa", "--range", "..HEAD", *COMPILED), functools.partial(_tree, "results_isa")),
     Scene(
         "sweep",
@@ -228,22 +128,8 @@ SCENES = (
         + ("--batch", "1", "--out", "swept.jsonl"),
         _swept,
     ),
-    Scene("verify", ("verify", "--kernel", "steady", "--case", "small"), _checked),
-    Scene("tune", ("tune", "tunable"), _tuned),
-    Scene("adopt", ("adopt", "bench.py", "HEAD^", "HEAD", "--rounds", "8", "--out", "adopted.jsonl"), _adopted),
-    Scene(
-        "bisect",
-        ("bisect", "HEAD^", "HEAD", "--case", "steady/small", "--rounds", "3", "--trials", "3", "--no-why")
-        + ("--out", "searched.jsonl"),
-        _searched,
-    ),
-    Scene("init", ("init",), _began),
-    Scene("events", ("events", "--json"), _json),
-    Scene("gate", ("gate", "HEAD^", "HEAD", "--json"), _json),
-    Scene("detect", ("detect", "steps.csv", "--json"), _said),
-    Scene("export", ("export", "--out", "exported.csv"), lambda folder, code, _: (code, files(folder))),
 )
-"""Every verb that leaves something behind, and those that read what the others leave."""
+"""Verbs that leave something behind, one of each kind."""
 
 
 def command(scene: Scene) -> list[str]:

@@ -1,6 +1,6 @@
 """Commands are killed with SIGKILL at random moments, over and over: nothing is lost, torn, or left running.
 
-    python -m tests.ci.kills.torture [--times 200] [--seed 0] [--only VERB ...] [--folder DIR]
+    python -m tests.ci.kills.torture [--times 200] [--seed 0]
 
 Each scene of `tests.ci.kills.scenes` is run once undisturbed.  Then copies of its repository see it killed up to three
 times, at moments from its start to its end: mostly itself, sometimes a process that it started, at any depth.  After
@@ -32,9 +32,6 @@ PR_SET_CHILD_SUBREAPER = 36
 
 LIMIT_S = 5.0
 """Until then the last process has ended: SIGKILL acts at once, SIGHUP as soon as Python runs, on a busy machine."""
-
-JOB_S = 60.0
-"""Until then a job that outlives its command has ended."""
 
 DEEP = 0.4
 """Share of the kills that are to hit a process below the command; many a command has none at first."""
@@ -167,27 +164,26 @@ class Stage:
 
     def _to_the_end(self) -> object:
         code = self._ended(self._start())
-        late, left = gone(JOB_S if self.scene.detached else LIMIT_S)
+        late, left = gone(LIMIT_S)
         self._note(late, left, "it ended by itself")
-        printed = (self.folder / "printed").read_text()
         (self.folder / "printed").unlink()
-        return self.scene.outcome(self.folder, code, printed)
+        return self.scene.outcome(self.folder, code)
 
     def _kill(self, after_s: float, deep: bool, chance: random.Random) -> None:
         """Kill it, or something below it, and look at what is left."""
         process = self._start()
         time.sleep(after_s)
-        child = _any_below(process, chance) if deep and not self.scene.detached else None
+        child = _any_below(process, chance) if deep else None
         victim = child or process.pid
         what = f"killed after {after_s:.2f} s: {named(victim)}"
         ended = process.poll() is not None
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
         code = self._ended(process)
-        late, left = gone(JOB_S if self.scene.detached else LIMIT_S)
+        late, left = gone(LIMIT_S)
         self.tally.kills += not ended
         self.tally.mains += not ended and child is None
-        self._note(0.0 if self.scene.detached else late, left, what)
+        self._note(late, left, what)
         if child is not None:
             self._of_a_child(code, what)
         self.tally.faults += [f"{what}: {one}" for one in unsound(self.folder, self.template)]
@@ -218,16 +214,15 @@ class Stage:
             os.kill(one, signal.SIGKILL)
 
 
-def torture(names: Sequence[str], times: int, seed: int, folder: Path) -> list[Tally]:
-    """Kill the scenes of these names in turn, `times` in all; a line for each as it is done."""
+def torture(times: int, seed: int, folder: Path) -> list[Tally]:
+    """Kill the scenes in turn, `times` in all; a line for each as it is done."""
     adopt_orphans()
     template, chance = folder / "template", random.Random(seed)
     template.mkdir(parents=True)
     build(template)
-    scenes = [scene for scene in SCENES if not names or scene.name in names]
     tallies = []
-    for number, scene in enumerate(scenes):
-        share = times // len(scenes) + (number < times % len(scenes))
+    for number, scene in enumerate(SCENES):
+        share = times // len(SCENES) + (number < times % len(SCENES))
         stage = Stage(scene, template, folder / "stage")
         while stage.tally.kills < share and not stage.tally.faults:
             stage.attack(chance, min(chance.randint(1, 3), share - stage.tally.kills))
@@ -241,11 +236,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="*", default=[], choices=[scene.name for scene in SCENES])
-    parser.add_argument("--folder", type=Path, help="where it plays (default: a folder that goes)")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=asked.folder, prefix="kills-") as place:
-        tallies = torture(asked.only, asked.times, asked.seed, Path(place))
+    with tempfile.TemporaryDirectory(prefix="kills-") as place:
+        tallies = torture(asked.times, asked.seed, Path(place))
     kills, faults = sum(one.kills for one in tallies), sum(len(one.faults) for one in tallies)
     print(f"{kills} kills, {faults} faults, seed {asked.seed}")
     return 1 if faults else 0
