@@ -186,10 +186,3 @@ def test_a_defect_is_no_fault(error, code, monkeypatch, capsys, tmp_path):
     said = capsys.readouterr().err
     assert ("Error: KeyError: 'lost' (this is a defect of Ridgeline)" in said) == (code == 3)
     assert ("Traceback" in said) == (code == 3)
-
-
-def test_help_shows_an_example(capsys):
-    with pytest.raises(SystemExit) as ended:
-        command_line.main(["run", "--help"])
-    assert not ended.value.code
-    assert "--tree head=. --kernel gemm" in capsys.readouterr().out

@@ -208,16 +208,6 @@ def test_modules_that_do_not_import_take_nobody_down(toy_tree):
     assert all(words in broken[module] for module, words in said.items())
 
 
-def test_a_kernel_of_a_module_that_does_not_import_gives_a_line_without_cases(toy_tree):
-    tree = toy_tree("tree", {"toy/steady.py": "raise ImportError('gone')"})
-    line = one_line(tree, "steady")
-    assert line["cases"] == {}
-    assert line["trees"]["head"]["declaration"] is None
-    [broken] = line["trees"]["head"]["broken"]
-    assert broken == {"module": "toy.steady", "reason": "ImportError: gone", "declares": []}
-    assert "head declares no kernel 'steady'" in line["warnings"]
-
-
 def test_another_contract_is_refused_by_its_version(toy_tree):
     tree = toy_tree("tree", {"kernels/__init__.py": "", "kernels/spec.py": "SPEC_VERSION = 99"})
     with pytest.raises(CheckoutError, match="contract version 99; this harness measures 1"):

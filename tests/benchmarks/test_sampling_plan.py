@@ -93,11 +93,6 @@ def test_an_arm_is_a_tree_and_a_backend_and_only_what_a_tree_declares():
     assert [arm.key for arm in second.arms] == ["head/ours", "head/library"]
 
 
-def test_a_case_that_only_the_base_declares_is_still_measured():
-    [case] = plan.plan_kernel({"base": declaration({})}, CPU, Selection(), "cold")
-    assert [arm.key for arm in case.arms] == ["base/ours", "base/library"]
-
-
 @pytest.mark.parametrize(
     ("cost", "machine", "asked", "method"),
     [
@@ -142,20 +137,6 @@ def test_a_graph_goes_round_enough_buffers_that_none_is_still_cached(moved, copi
     [short] = planned(H200, {}, cost=Cost(hbm_bytes=moved))
     assert (short.method, short.copies, short.calls) == ("graph", copies, plan.GRAPH_CALLS)
     assert moved * copies >= plan.COLD_BYTES or copies == plan.GRAPH_CALLS
-
-
-def test_one_set_of_buffers_where_caches_are_to_be_hot_and_for_events():
-    [hot] = plan.plan_kernel({"head": declaration({})}, H200, Selection(), "hot")
-    assert (hot.method, hot.copies, hot.calls) == ("graph", 1, plan.GRAPH_CALLS)
-    [long] = planned(H200, {}, cost=Cost(hbm_bytes=10**9))
-    assert (long.method, long.copies, long.calls) == ("events", 1, 1)
-
-
-def test_events_where_too_few_buffers_fit():
-    [case] = planned({**H200, "memory_bytes": 8 * 10**9}, {}, cost=Cost(hbm_bytes=10**8))
-    assert (case.method, case.copies) == ("graph", 6)
-    [case] = planned({**H200, "memory_bytes": 2 * 10**9}, {}, cost=Cost(hbm_bytes=10**8))
-    assert (case.method, case.copies) == ("events", 1)
 
 
 def test_a_failing_cost_is_an_error_of_its_arms():

@@ -51,13 +51,6 @@ def test_a_declaration_of_another_operator_is_refused_each_time():
             notes.check({**line, "kernel": "softmax"})
 
 
-def test_lines_are_appended(tmp_path):
-    path = tmp_path / "new" / "trials.jsonl"
-    for number in range(3):
-        notes.append(path, {"n": number})
-    assert [json.loads(line)["n"] for line in path.read_text().splitlines()] == [0, 1, 2]
-
-
 def test_gzip_members_read_as_one_file(tmp_path):
     path = tmp_path / "trials.jsonl.gz"
     for number in range(3):
@@ -92,15 +85,6 @@ def test_a_full_disk_loses_nothing_written_before(tmp_path, monkeypatch):
 def test_a_file_that_cannot_be_written_is_said_before_measuring(tmp_path):
     with pytest.raises(notes.OutputError, match="Is a directory; choose another --out"):
         notes.check_writable(tmp_path)
-
-
-def test_an_empty_file_is_removed_and_a_full_one_kept(tmp_path):
-    empty, full = tmp_path / "empty", tmp_path / "full"
-    empty.touch()
-    full.write_text("{}\n")
-    for path in (empty, full, tmp_path / "absent"):
-        notes.remove_if_empty(path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["full"]
 
 
 def _write_many(path: Path, name: str) -> None:

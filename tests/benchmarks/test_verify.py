@@ -85,22 +85,6 @@ def test_a_broken_module_is_told_as_long_as_it_is_broken_and_no_longer(toy_tree,
     assert broken() == [before]
 
 
-@pytest.mark.slow
-def test_it_continues_where_it_was_stopped(toy_tree, toy_log, tmp_path):
-    tree, out = toy_tree("tree"), tmp_path / "checks.jsonl"
-    going = verify(["steady"], Checkout("head", tree), out, Selection("nightly"))
-    line, new = next((line, new) for line, new in going if line["case"] == "small")
-    assert new
-    append(out, line)
-    going.close()
-    with out.open("a") as file:
-        file.write('{"format": "ridgeline-check", "version": 1, "torn')
-    found, new_lines = verified(tree, out, "steady", Selection("nightly"))
-    assert new_lines == 3, "small is known, the three others are not"
-    assert found["small", "ours"] == found["other", "ours"] == "ok"
-    assert sum("reference small" in text for text in toy_log.read_text().splitlines()) == 1
-
-
 def test_lines_that_hold_for_something_else_say_nothing():
     def line(digest, **arms):
         return {

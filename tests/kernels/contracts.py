@@ -1,15 +1,14 @@
 """What has changed in the functions that our adapters of other libraries call?
 
-    python -m tests.kernels.contracts                                   against what is installed here
-    python -m tests.kernels.contracts --source ROCm/aiter=PATH          against a checkout of their source
+    python -m tests.kernels.contracts
 
-Compares with tests/recordings/vendors, which has each function as its repository had it at a named commit: arguments in
-order, their kinds, defaults and, of torch operators, types.  One line for each function; exit code 1 if one differs.
+Compares what is installed here with tests/recordings/vendors, which has each function as its repository had it at a
+named commit: arguments in order, their kinds, defaults and, of torch operators, types.  One line for each function;
+exit code 1 if one differs.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import dataclasses
 import importlib
@@ -122,13 +121,6 @@ def _default(text: str) -> str | None:
     return f"{text}0" if re.fullmatch(r"-?\d+\.", text) else text or None
 
 
-def schemas(source: str) -> dict[str, str]:
-    """The operators that C++ registers with m.def("..." "..."), by name."""
-    calls = re.findall(r'm\.def\(\s*((?:"[^"]*"\s*)+)', source)
-    texts = ["".join(re.findall(r'"([^"]*)"', call)) for call in calls]
-    return {text.partition("(")[0]: text for text in texts if ") ->" in text}
-
-
 def changes(before: Sequence[Argument], now: Sequence[Argument]) -> list[str]:
     """What is different, in words; empty if nothing is."""
     old, new = {one.name: one for one in before}, {one.name: one for one in now}
@@ -146,25 +138,14 @@ def changes(before: Sequence[Argument], now: Sequence[Argument]) -> list[str]:
     return found
 
 
-def sentence(function: UpstreamFunction, found: Sequence[Argument], where: str) -> str:
+def sentence(function: UpstreamFunction, found: Sequence[Argument]) -> str:
     """What changed in a function, "" if it is as recorded, now or in an earlier version."""
     different = changes(function.arguments, found)
     if not different or any(not changes(arguments, found) for _, arguments in function.earlier):
         return ""
     expected = ", ".join(map(str, function.arguments))
-    return f"{function.name} in {where}: {'; '.join(different)}; expected ({expected}) as in {function.where}"
-
-
-def in_checkout(function: UpstreamFunction, root: Path) -> tuple[Argument, ...]:
-    """Its arguments in a checkout of its repository.  ValueError or OSError say why they cannot be read."""
-    source = (root / function.path).read_text(encoding="utf-8")
-    if OPERATOR not in function.name:
-        return of_python(source, function.name.rpartition(".")[2])
-    name = function.name.rpartition(OPERATOR)[2]
-    found = schemas(source)
-    if name not in found:
-        raise ValueError(f"{function.path} registers no operator {name}")
-    return of_schema(found[name])
+    changed = f"{function.name} in {function.distribution}: {'; '.join(different)}"
+    return f"{changed}; expected ({expected}) as in {function.where}"
 
 
 def in_package(function: UpstreamFunction) -> tuple[Argument, ...]:
@@ -183,31 +164,25 @@ def in_package(function: UpstreamFunction) -> tuple[Argument, ...]:
     raise ValueError(f"{package} is not installed" if found is None else f"its package has no {'.'.join(inner)}")
 
 
-def compare(functions: Sequence[UpstreamFunction], checkouts: Mapping[str, Path]) -> Iterator[tuple[str, str, str]]:
-    """(name, "same" | "differs" | "absent", sentence); with checkouts by repository only theirs, else the installed."""
+def compare(functions: Sequence[UpstreamFunction]) -> Iterator[tuple[str, str, str]]:
+    """(name, "same" | "differs" | "absent", sentence)."""
     for one in functions:
-        root = checkouts.get(one.repository)
-        if checkouts and root is None:
-            continue
         try:
-            found = in_checkout(one, root) if root else in_package(one)
-        except Exception as error:  # a library's import raises anything; a file can be torn
+            found = in_package(one)
+        except Exception as error:  # a library's import raises anything
             yield one.name, "absent", f"{one.name}: {type(error).__name__}: {error}"
             continue
-        what = sentence(one, found, str(root) if root else one.distribution)
+        what = sentence(one, found)
         yield one.name, "differs" if what else "same", what or f"{one.name}: as in {one.where}"
 
 
-def main(given: Sequence[str]) -> int:
+def main() -> int:
     """One line for each function; 1 if one differs."""
-    parser = argparse.ArgumentParser(prog="python -m tests.kernels.contracts", description=__doc__)
-    parser.add_argument("--source", action="append", default=[], metavar="OWNER/NAME=PATH", help="a checkout to read")
-    asked = [one.partition("=") for one in parser.parse_args(given).source]
-    outcomes = list(compare(recorded(), {name: Path(path) for name, _, path in asked}))
+    outcomes = list(compare(recorded()))
     for _, outcome, words in outcomes:
         print(f"{outcome:8} {words}")
     return int(any(outcome == "differs" for _, outcome, _ in outcomes))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

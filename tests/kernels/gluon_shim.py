@@ -1,7 +1,7 @@
 """Gluon's language for Triton's interpreter, which knows none: layouts are dropped, the rest is Triton's own.
 
 It serves kernels that only load, store, compute and use atomics.  What a layout does to speed, and that a tile fits
-it, is not seen here: the compiler checks that (tests/kernels/compiled.py).
+it, is not seen here: the compiler checks that (tests/kernels/test_compiled.py).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from kernels.registry import discover
 from kernels.spec import Case, Place, Tolerance
 from kernels.symmetric_heap import ALIGNMENT
 from tests.kernels import gluon_shim
-from tests.kernels.fake_ranks import FakeRanks
+from tests.kernels.ranks import FakeRanks
 
 with gluon_shim.installed():
     importlib.import_module("kernels.all_gather.gluon_launch")

@@ -16,6 +16,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from kernels.symmetric_heap import ALIGNMENT, SymmetricHeap
+
 ROOT = Path(__file__).resolve().parents[2]
 PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
@@ -140,3 +144,31 @@ def _splat_bools(interpreter: Any) -> None:
         return handle
 
     interpreter.InterpreterBuilder.create_splat = create_splat
+
+
+# All ranks of a world in one process, one after the other: what the interpreter's tests run on.
+
+
+class FakeRanks:
+    """All ranks of a world in one process: `heaps[r]` is what rank r would hold.  Barriers return at once."""
+
+    home = "fake"
+
+    def __init__(self, world: int, bytes_: int, device: str = "cpu") -> None:
+        self.device = device
+        size = -(-bytes_ // ALIGNMENT) * ALIGNMENT
+        self._heaps = [torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(world)]
+        self.bases = [heap.data_ptr() for heap in self._heaps]
+        self.heaps = [SymmetricHeap(rank, self) for rank in range(world)]
+
+    def view(self, rank: int) -> torch.Tensor:
+        return self._heaps[rank]
+
+    def reserve(self, start: int, size: int) -> None:
+        """Nothing to do: the memory is there from the start."""
+
+    def barrier(self) -> None:
+        """Nothing to wait for: the ranks run one after the other."""
+
+    def close(self) -> None:
+        self._heaps = []

@@ -17,7 +17,7 @@ import torch
 
 from kernels import spec
 from kernels._shared.collectives import registered, vendor
-from kernels.all_gather import all_gather, config
+from kernels.all_gather import all_gather
 from kernels.numerics import compare, poison
 from kernels.registry import discover
 from kernels.spec import Case, Place
@@ -133,25 +133,6 @@ def _signals_from(heap: Any, epoch: int) -> Any:
 
 
 # ---- Gluon -----------------------------------------------------------------------------------------------------------
-
-
-def test_gluon_moves_as_many_bytes_at_once_as_triton():
-    for case in all_gather.cases:
-        push, tiles = config.config(case, "sm_90"), config.gluon_config(case, "sm_90")
-        assert {key: push[key] for key in ("programs", "num_warps", "fanout")} == {
-            key: tiles[key] for key in ("programs", "num_warps", "fanout")
-        }
-        assert tiles["rows"] * tiles["columns"] * case.itemsize == config.block_bytes(
-            "sm_90", push["num_warps"], push["unroll"]
-        )
-
-
-def test_tuned_tiles_are_for_two_bytes(monkeypatch):
-    tuned = {"rows": 8, "columns": 256}
-    monkeypatch.setitem(config.TUNED, "gluon", {"sm_90": {"w2_2MB": tuned}})
-    assert config.gluon_config(all_gather.case("w2_bf16_2MB"), "sm_90")["rows"] == 8
-    assert config.gluon_config(all_gather.case("w2_fp32_2MB"), "sm_90")["rows"] == 4
-    assert tuned["rows"] == 8
 
 
 def test_without_gluon_there_is_a_sentence(monkeypatch):
@@ -289,15 +270,6 @@ def test_more_channels_are_a_group_of_their_own(groups, monkeypatch):
         vendor.group_of(8)
 
 
-def test_channels_need_a_gpu_and_ranks(monkeypatch):
-    vendor.group_of.cache_clear()
-    with pytest.raises(spec.Unsupported, match="on GPUs only"):
-        vendor.most_channels()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    with pytest.raises(spec.Unsupported, match="there is no process group here"):
-        vendor.most_channels()
-
-
 @pytest.mark.parametrize(
     ("operator", "baseline"),
     [("all_gather", "rccl"), ("all_to_all", "rccl"), ("reduce_scatter", "rccl"), ("all_reduce", "rccl_direct")],
@@ -325,11 +297,3 @@ def test_channels_choose_the_group(groups):
     assert build(None, {}, channels=4) == "over 2"
     with pytest.raises(ValueError, match="channels -1: give 0"):
         build(None, {}, channels=-1)
-
-
-def test_a_library_without_a_process_group_says_what_it_needs() -> None:
-    from kernels._shared.collectives.placing import need_group
-    from kernels.spec import Case, Unsupported
-
-    with pytest.raises(Unsupported, match="init_process_group is needed with 2 ranks"):
-        need_group(Case("two", tier="pr", world=2, dtype="fp16"))

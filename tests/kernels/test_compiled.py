@@ -1,19 +1,303 @@
 """Defaults compile for every architecture without a GPU, fit it, and store wide and in order; knobs reach the code."""
 
-import pytest
+from __future__ import annotations
 
+import itertools
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+from packaging.version import Version
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.experimental.gluon._runtime import GluonASTSource, GluonJITFunction
+
+from kernels.hardware import lds_limit
+from kernels.registry import discover
+from kernels.spec import Case, Compilation
 from tests.kernels.ranks import run_alone
 from tests.kit import mostly_nightly
+
+_SHORT = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+TARGETS = {
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+    "gfx950": GPUTarget("hip", "gfx950", 64),
+    "sm_90": GPUTarget("cuda", 90, 32),
+}
+
+
+def compiled(job: Compilation, arch: str) -> Any:
+    """Compile as a launch would, Triton or Gluon: pointers and sizes that are multiples of 16 are known to be."""
+    names, signature, hints = job.function.arg_names, {}, {}
+    for index, name in enumerate(names):
+        value = job.arguments.get(name)
+        kind = "constexpr" if name in job.constants else _kind(value)
+        signature[name] = kind
+        if kind.startswith("*") or (kind == "i32" and value is not None and value % 16 == 0):
+            hints[index,] = [["tt.divisibility", 16]]
+    constants = {(names.index(name),): value for name, value in job.constants.items()}
+    kind = GluonASTSource if isinstance(job.function, GluonJITFunction) else ASTSource
+    source = kind(job.function, signature, constexprs=constants, attrs=hints)
+    return triton.compile(source, target=TARGETS[arch], options=dict(job.options))
+
+
+def _kind(value: Any) -> str:
+    """Triton's name of an argument's type."""
+    if hasattr(value, "block_shape"):  # a descriptor; Gluon's has a layout
+        layout = f",{value.layout!r}" if hasattr(value, "layout") else ""
+        return f"tensordesc<{_SHORT[value.base.dtype]}{value.block_shape}{layout}>"
+    return value[0] if isinstance(value, tuple) else "i32"
+
+
+def spilled(binary: Any, arch: str) -> int:
+    """Vector and scalar registers spilled (AMD), bytes of stack per thread (NVIDIA)."""
+    if arch.startswith("gfx"):
+        return sum(int(count) for count in re.findall(r"\.[sv]gpr_spill_count: *(\d+)", binary.asm["amdgcn"]))
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary.asm["cubin"])
+        file.flush()
+        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    return int(re.findall(r"STACK:(\d+)", said)[0])
+
+
+def stored_widths(binary: Any, arch: str) -> list[int]:
+    """Bytes a lane of every store to global memory; 0 for what is narrower than 4."""
+    if arch.startswith("gfx"):
+        words = re.findall(r"\b(?:global|flat|buffer)_store_(\w+)", binary.asm["amdgcn"])
+        return [{"dwordx4": 16, "dwordx2": 8, "dword": 4}.get(word, 0) for word in words]
+    words = re.findall(r"\bst\.global(?:\.\w+)*?\.((?:v\d\.)?b\d+)", binary.asm["ptx"])
+    return [{"v4.b32": 16, "v2.b32": 8, "b32": 4}.get(word, 0) for word in words]
+
+
+def fitting(job: Compilation, arch: str, where: object) -> Any:
+    """The compiled job.  It does not spill, and asks for no more LDS than a workgroup can have."""
+    binary = compiled(job, arch)
+    assert binary.metadata.shared <= lds_limit(arch), (where, binary.metadata.shared)
+    assert spilled(binary, arch) == 0, (where, spilled(binary, arch))
+    return binary
+
+
+def drained(binary: Any, where: object) -> None:
+    """AMD: every wave waits for its own stores before the barrier in front of the release."""
+    order = r"s_waitcnt vmcnt\(0\)[\s\S]*?ASMEND[\s\S]*?s_barrier[\s\S]*?(buffer_wbl2|atomic)"
+    assert re.search(order, binary.asm["amdgcn"]), where
+
+
+# ---- defaults --------------------------------------------------------------------------------------------------------
+
+OPERATORS = ("gemm", "all_gather", "gemm_all_scatter", "all_reduce", "reduce_scatter", "all_to_all")
+
+
+def operator(name: str) -> Any:
+    return discover()[name]
+
+
+def jobs(arch: str) -> Iterator[tuple[str, Compilation]]:
+    """What the pull-request cases and one of 8 ranks compile, each distinct job once, by a name.
+
+    On AMD the others of 8 ranks are compiled by tests/ci/isa/test_own_kernels.py, and looked at by their metrics.
+    Unguarded backends: one case for each number of ranks.  Their code is that of the guarded ones less a wait.
+    """
+    for name in OPERATORS:
+        kernel, seen, unguarded = operator(name), [], set()
+        for case, backend in itertools.product(kernel.cases, kernel.compilations):
+            alone = backend == "triton_unguarded" and case.world in unguarded
+            if alone or not _chosen(name, case, backend, arch):
+                continue
+            unguarded |= {case.world} if backend == "triton_unguarded" else set()
+            for job in kernel.compilations[backend](case, arch):
+                fixed = {key: value for key, value in job.constants.items() if key not in ("PROGRAMS", "ROW")}
+                if (job.label, fixed, job.options) not in seen:
+                    seen.append((job.label, fixed, job.options))
+                    yield f"{name}/{backend}/{case.name}", job
+
+
+def _chosen(name: str, case: Case, backend: str, arch: str) -> bool:
+    if backend in ("partitioned", "gluon"):
+        return case.name in ("w4_fp16_8MB", "w8_fp32_512MB")
+    if name in ("gemm", "all_gather"):
+        return case.tier == "pr" and backend == "triton"
+    if case.name.endswith(("w8_bf16_256MB", "n8192_k28672_m1024_bf16_w8")):
+        return True
+    return case.tier == "pr" and not (case.world == 8 and arch.startswith("gfx"))
+
+
+def pushes(arch: str) -> Iterator[tuple[str, Compilation]]:
+    """What a sweep tries of all_reduce by stores alone, which no default is so far: small, large, and for 8 ranks."""
+    from kernels.all_reduce import all_reduce, config, launch
+
+    for name in ("w2_fp32_4MB", "w4_fp16_256MB", "w8_bf16_256MB"):
+        case = all_reduce.case(name)
+        tried = [knobs for knobs in config.candidates(case, arch) if knobs["algorithm"] == "two_shot_push"]
+        for knobs in tried[::4]:
+            full = {**all_reduce.backends["triton"].build.__kwdefaults__, **knobs}
+            yield f"all_reduce/triton/{name}", launch.compilation(case, arch, full)
+
+
+def defaults_fit(arch: str) -> None:
+    """Every default fits, chooses no pointer from two, and stores what it sends wide and before it says so."""
+    count = 0
+    for name, job in itertools.chain(jobs(arch), pushes(arch)):
+        binary = fitting(job, arch, name)
+        lines = binary.asm.get("ttir", "").splitlines()  # Triton 3.6 cannot compile such a choice for AMD
+        assert not any("arith.select" in line and "!tt.ptr" in line for line in lines), name
+        if not name.startswith("gemm/"):
+            _wide(name, job, stored_widths(binary, arch), arch)
+        signals = not name.startswith("gemm/") or (job.constants.get("SPLIT_K", 2) > 1 and job.label != "vector")
+        if arch.startswith("gfx") and signals:
+            drained(binary, name)
+        if job.label == "two_shot_push" and arch == "sm_90":
+            _chunks_are_released_and_acquired(name, binary)
+        count += 1
+    assert count >= 30, count
+
+
+def _wide(name: str, job: Compilation, found: list[int], arch: str) -> None:
+    """16 bytes a lane.  Scalars are 4 bytes wide: the counter of calls and, not in all_gather, that of slices.
+
+    AMD's matrix units leave 4 neighbouring elements in a lane, so the own copy of a tile may go out 8 bytes at a time.
+    """
+    tile = arch.startswith("gfx") and name.startswith("gemm_all_scatter/") and "/bulk/" not in name
+    assert 16 in found or tile, (name, found)
+    assert set(found) <= {16, 4, *([8] if tile else [])}, (name, found)
+    if name.startswith("all_gather/"):
+        assert found.count(16) >= job.constants.get("FANOUT", 1), (name, found)
+        assert found.count(4) == 1, (name, found)
+    assert found.count(4) <= 2, (name, found)
+
+
+def _chunks_are_released_and_acquired(name: str, binary: Any) -> None:
+    """All threads are between their stores and the one release, and between the acquire and their loads."""
+    steps = r"ld\.global\.cg|st\.global\.v4|bar\.sync|release\.exch|acquire\.add"
+    order = " ".join(re.findall(steps, binary.asm["ptx"]))
+    assert re.search(
+        r"st\.global\.v4 (bar\.sync )+release\.exch (bar\.sync )+acquire\.add (bar\.sync )+ld\.global\.cg", order
+    ), (name, order)
+
+
+# ---- knobs -----------------------------------------------------------------------------------------------------------
+
+
+def knobs_reach_the_code(arch: str) -> None:
+    """What knobs change of the code, beside the defaults; in one process: importing takes as long as a check."""
+    hint_is_what_makes_stores_wide(arch)
+    if arch == "sm_90":
+        uses_the_copy_engine_and_wgmma()
+        copies_are_waited_for()
+
+
+def hint_is_what_makes_stores_wide(arch: str) -> None:
+    """Without the hint the same stores to peers shrink to single elements: so the check of widths can fail."""
+    from kernels.gemm_all_scatter import config, gemm_all_scatter, launch
+
+    case = gemm_all_scatter.case("n4608_k36864_m8192_fp16_w4")
+    knobs = {**gemm_all_scatter.backends["triton"].build.__kwdefaults__, **config.config(case, arch), "hint": False}
+    assert 0 in stored_widths(compiled(launch.compilation(case, arch, knobs), arch), arch)
+
+
+def uses_the_copy_engine_and_wgmma() -> None:
+    """Hopper: large shapes run on wgmma, fed by TMA."""
+    kernel = operator("gemm")
+    (job,) = kernel.compilations["triton"](kernel.case("n4096_k4096_m1024_fp16"), "sm_90")
+    ptx = compiled(job, "sm_90").asm["ptx"]
+    assert "wgmma.mma_async.sync.aligned.m64n256k16" in ptx
+    assert "cp.async.bulk.tensor" in ptx
+
+
+def copies_are_waited_for() -> None:
+    """Scatter by the copy engine: before the flags go out its writes are complete, not only their source read."""
+    from kernels.gemm_all_scatter import gemm_all_scatter, launch
+
+    knobs = {**gemm_all_scatter.backends["triton"].build.__kwdefaults__, "scatter": "tma", "tma": True}
+    for name in ("n8192_k28672_m1024_bf16_w2", "n4608_k36864_m8192_fp16_w8"):
+        case = gemm_all_scatter.case(name)
+        ptx = re.sub(r"\n\s*\.loc[^\n]*", "", compiled(launch.compilation(case, "sm_90", knobs), "sm_90").asm["ptx"])
+        assert len(re.findall(r"cp\.async\.bulk\.tensor\.2d\.global\.shared", ptx)) % case.world == 0
+        order = r"cp\.async\.bulk\.wait_group 0;\s+fence\.proxy\.async;[\s\S]*bar\.sync[\s\S]*release\.exch"
+        assert re.search(order, ptx), name
+        assert not re.search(r"cp\.async\.bulk\.tensor\.2d\.global", ptx[ptx.index("fence.proxy.async;") :]), name
+
+
+# ---- grouped products ------------------------------------------------------------------------------------------------
+
+GROUPED = ("dsv3_gateup_b8_m2048_balanced", "gptoss20b_down_b4_m2048_extreme")
+MIXTURE = ("kimi_m16_bm16", "dsv3_m16_bm16", "dsv3_m16384_bm64")
+"""Shapes with and without tails; decode and prefill."""
+
+MATRIX = {"sm_90": ("HMMA", "HGMMA"), "gfx942": ("v_mfma_f32",), "gfx950": ("v_mfma_scale_f32_16x16x128_f8f6f4",)}
+"""What the instructions of the mixture's products start with."""
+
+
+def products_fit(arch: str, cache: str) -> None:
+    """The default knobs compile without spills, within the shared memory that is foreseen, for matrix units.
+
+    On sm_90 a warp of the mixture fills its registers with activations; a few are put aside around the loop, not in it.
+    Under Triton 3.9 a grouped product on sm_90 puts 16 bytes aside around its loop, too.
+    """
+    from benchmarks.isa.compile import Cache, Compiler
+
+    compiler, count = Compiler(arch, Cache(Path(cache))), 0
+    for name, kernel in discover().kernels.items():
+        mixture = name == "moe_gemm2_mxfp4"
+        cases = MIXTURE if mixture else GROUPED if name.startswith("grouped_gemm") else ()
+        for case, (backend, hook) in itertools.product(map(kernel.case, cases), kernel.compilations.items()):
+            for job in hook(case, arch):
+                record, count = compiler.record(job, lambda: ""), count + 1
+                where = (name, backend, job.label, record)
+                assert record["status"] == "ok", where
+                metrics = record["metrics"]
+                around_the_loop = arch == "sm_90" and (mixture or Version(triton.__version__) >= Version("3.9"))
+                assert metrics["scratch_bytes"] <= (64 if around_the_loop else 0), where
+                assert "local" not in (metrics["loop"] or {"mix": {}})["mix"], where
+                assert metrics.get("vgpr_spills", 0) + metrics.get("sgpr_spills", 0) == 0, where
+                assert metrics["lds_bytes"] <= _foreseen(kernel, case, backend, arch) <= lds_limit(arch), where
+                if not job.label.endswith((" sum", " clear")):
+                    assert metrics["matrix"], where
+                    assert not mixture or all(one.startswith(MATRIX[arch]) for one in metrics["matrix"]), where
+                if arch == "sm_90" and not mixture:  # four steps of 16 fill a block of 64
+                    assert _most_in_flight(Path(cache, record["asm"]).read_text()) >= 4, where
+    assert count == 6 + (11 if arch == "sm_90" else 9), count  # the streamed layout clears its output itself
+
+
+def _foreseen(kernel: Any, case: Case, backend: str, arch: str) -> int:
+    """Bytes of shared memory by the operator's own formula."""
+    from kernels.grouped_gemm import config as grouped
+    from kernels.moe_gemm2_mxfp4 import config as mixture
+
+    knobs = kernel.backends[backend].config(case, arch)
+    if kernel.name == "moe_gemm2_mxfp4":
+        return max(mixture.shared_bytes(case, knobs, arch), 1024)
+    return grouped.shared_bytes(knobs, 2, arch)
+
+
+def _most_in_flight(text: str) -> int:
+    """Most wgmma instructions in a row without a wait between them; the assembler waits after each one if it must."""
+    best = run = 0
+    for line in text.splitlines():
+        run = run + 1 if "HGMMA" in line else 0 if "WARPGROUP.DEPBAR" in line else run
+        best = max(best, run)
+    return best
+
+
+# ---- a process per architecture --------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", mostly_nightly(["gfx942", "gfx950", "sm_90"], "gfx942"))
 @pytest.mark.parametrize("check", mostly_nightly(["defaults_fit", "knobs_reach_the_code"], "knobs_reach_the_code"))
 def test_code_for(check, arch):
-    run_alone("tests.kernels.compiled", check, arch)
+    run_alone("tests.kernels.test_compiled", check, arch)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950", "sm_90"])
 def test_code_of_grouped_products_for(arch, tmp_path):
-    run_alone("tests.kernels.compiled", "products_fit", arch, str(tmp_path), TRITON_CACHE_DIR=str(tmp_path))
+    run_alone("tests.kernels.test_compiled", "products_fit", arch, str(tmp_path), TRITON_CACHE_DIR=str(tmp_path))

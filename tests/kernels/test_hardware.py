@@ -20,11 +20,9 @@ SEEN = [
     ({"arch": "gfx942", "compute_units": 304, "memory_bytes": 274 * 10**9}, "MI325X"),
     ({"arch": "gfx942", "compute_units": 304, "chip_id": "0x74a5"}, "MI325X"),
     ({"arch": "gfx942", "compute_units": 304, "chip_id": "1002:74b5", "device_name": "AMD Radeon Graphics"}, "MI300X"),
-    ({"arch": "gfx942", "compute_units": 304, "device_name": "Aqua Vanjaram [Instinct MI300X VF]"}, "MI300X"),
     ({"arch": "gfx942", "compute_units": 80, "device_name": "AMD Instinct MI308X"}, "MI308X"),
     ({"arch": "gfx950", "compute_units": 256, "chip_id": 0x75A3}, "MI355X"),
     ({"arch": "gfx950", "compute_units": 256, "clock_mhz": 2200}, "MI350X"),
-    ({"arch": "gfx950", "compute_units": 256, "device_name": "AMD Instinct MI350X"}, "MI350X"),
     (
         {"arch": "sm_90", "compute_units": 132, "device_name": "NVIDIA H100 80GB HBM3", "memory_bytes": 85 * 10**9},
         "H100 SXM",
@@ -39,7 +37,6 @@ SEEN = [
         },
         "H200 SXM",
     ),
-    ({"arch": "sm_90", "compute_units": 132, "memory_bytes": 150_754_820_096}, "H200 SXM"),
     ({"arch": "sm_100", "compute_units": 148, "device_name": "NVIDIA B200", "memory_bytes": 191_000_000_000}, "B200"),
 ]
 
@@ -53,11 +50,7 @@ def test_a_device_is_known_by_what_it_reports(reported, name):
     ("reported", "says"),
     [
         ({"arch": "gfx942", "compute_units": 304}, "fits MI300X and MI325X"),
-        ({"arch": "gfx950", "compute_units": 256}, "fits MI350X and MI355X"),
-        ({"arch": "sm_90", "compute_units": 132}, "fits H100 SXM and H200 SXM"),
         ({"arch": "sm_90", "compute_units": 132, "device_name": "NVIDIA H200 NVL", "chip_id": "0x233b10de"}, "none of"),
-        ({"arch": "sm_90", "compute_units": 114, "device_name": "NVIDIA H100 PCIe"}, "none of"),
-        ({"arch": "gfx942", "compute_units": 228, "device_name": "AMD Instinct MI300A"}, "none of"),
         ({"arch": "gfx942", "compute_units": 304, "device_name": "AMD Instinct MI355X"}, "none of"),
         ({"arch": "gfx1100", "compute_units": 96}, "gfx1100"),
         ({"device_name": "MI300X"}, "architecture"),
@@ -138,9 +131,7 @@ def test_lds_limits():
         lds_limit("sm_70")
 
 
-@pytest.mark.parametrize(
-    ("vgprs", "waves"), [(64, 8), (65, 7), (80, 6), (96, 5), (128, 4), (168, 3), (256, 2), (512, 1)]
-)
+@pytest.mark.parametrize(("vgprs", "waves"), [(64, 8), (65, 7), (168, 3), (512, 1)])
 def test_resident_waves_by_registers_on_cdna(vgprs, waves):
     assert resident_waves("gfx942", vgprs, 0, 1) == waves
 

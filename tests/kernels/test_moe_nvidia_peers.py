@@ -233,12 +233,3 @@ def test_a_missing_library_is_named_with_its_pip_name(name):
         build(on_hopper(), inputs_of(small()))
     with pytest.raises(Unsupported, match=rf"{distribution} is called for sm_90, whose layouts it has; this is gfx950"):
         build(small().at(Place(device="cpu", arch="gfx950")), {})
-
-
-def test_both_are_baselines_with_the_distributions_they_call():
-    for name, (_, distributions) in nvidia_vendors.BASELINES.items():
-        declared = moe_gemm2_mxfp4.backends[name]
-        assert declared.baseline
-        assert declared.libraries == distributions
-        assert declared.first_call_s >= 60
-    assert "dequant+torch" not in moe_gemm2_mxfp4.backends

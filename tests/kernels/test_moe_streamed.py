@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernels.moe_gemm2_mxfp4 import config, formats, moe_gemm2_mxfp4
 from tests.kernels.ranks import run_alone
-from tests.kernels.test_moe_gemm2_mxfp4 import check_kernels, faults_are_seen, inputs_of, slow_spread, slow_value, small
+from tests.kernels.test_moe_gemm2_mxfp4 import check_kernels, faults_are_seen, inputs_of, slow_spread, small
 
 # ---- the layout ------------------------------------------------------------------------------------------------------
 
@@ -168,13 +168,6 @@ def test_the_ptx_multiplies_each_pair_with_its_own(groups):
     assert found == wanted
 
 
-def test_every_code_is_a_bf16_of_its_value():
-    """Masked bits are the value times 2^-126, subnormals included."""
-    for code in range(16):
-        bits = torch.tensor([(code >> 3) << 15 | (code & 7) << 6], dtype=torch.int32).to(torch.int16)
-        assert bits.view(torch.bfloat16).double().item() * 2.0**126 == slow_value(code, 127)
-
-
 # ---- knobs -----------------------------------------------------------------------------------------------------------
 
 
@@ -183,7 +176,6 @@ def test_every_code_is_a_bf16_of_its_value():
     [
         ("gfx942", {}, "layout 'streamed' is in PTX and gfx942 is AMD's; allowed are recoded and plain"),
         ("sm_90", {"rows": 32}, "rows is 32 and num_warps 1; layout 'streamed' takes 8 or 16 rows and 1 warp"),
-        ("sm_90", {"num_warps": 4}, "rows is 16 and num_warps 4; layout 'streamed' takes 8 or 16 rows and 1 warp"),
         ("sm_90", {"num_stages": 6, "tiles": 2}, "num_stages is 6 and tiles 2; .* less than 3 \\* tiles"),
         ("sm_90", {"num_stages": 12}, "12 stages need 52320 bytes of shared memory; sm_90 has 49152"),
     ],

@@ -62,12 +62,6 @@ def test_not_finite_never_passes_and_is_named(bad, side):
     assert repr(bad) in found.why
 
 
-def test_nan_on_both_sides_does_not_pass_an_exact_comparison():
-    x = values()
-    x[0, 0] = math.nan
-    assert not compare(x, x.clone(), EXACT).ok
-
-
 def test_shape_dtype_and_tuple_length():
     x = values()
     assert "(64, 96)" in compare(x.T, x, LOOSE).why
@@ -113,19 +107,7 @@ def test_chunks_see_the_last_element(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "dtype",
-    [
-        torch.float16,
-        torch.bfloat16,
-        torch.float32,
-        torch.float8_e4m3fn,
-        torch.float8_e5m2,
-        torch.float8_e4m3fnuz,
-        torch.int8,
-        torch.uint8,
-        torch.int64,
-        torch.bool,
-    ],
+    "dtype", [torch.float16, torch.float8_e4m3fn, torch.float8_e5m2, torch.int8, torch.int64, torch.bool]
 )
 def test_poison_is_never_right(dtype):
     out = torch.zeros(32).to(dtype)
@@ -140,10 +122,6 @@ def test_poison_takes_tuples_and_views():
     storage = torch.zeros(4, 4)
     poison((storage[:, :2], torch.zeros(3)))
     assert storage.isnan().sum() == 8
-
-
-def test_empty_outputs_are_equal():
-    assert compare(torch.zeros(0, 3), torch.zeros(0, 3), EXACT).ok
 
 
 def test_normal_repeats_and_differs_between_operands():

@@ -1,8 +1,13 @@
 """Allocations agree on all ranks, what a rank writes is what its peer reads, and faults are said."""
 
+from __future__ import annotations
+
+import ctypes
 import errno
+import mmap
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +15,6 @@ import torch
 
 from kernels.spec import Unsupported
 from kernels.symmetric_heap import (
-    ALIGNMENT,
     VARIABLE,
     HeapError,
     HomeReport,
@@ -22,14 +26,119 @@ from kernels.symmetric_heap import (
     shared_files,
     torch_memory,
 )
+from kernels.symmetric_heap.gpu_runtime import GpuRuntime
 from kernels.symmetric_heap.ipc_memory import IpcMemory
 from kernels.symmetric_heap.meeting import gathered
-from tests.kernels import heap_checks
-from tests.kernels.fake_ranks import FakeRanks
-from tests.kernels.ranks import run_ranks
+from tests.kernels.ranks import FakeRanks, run_ranks
 from tests.kit import mostly_nightly
 
 MODULE = "tests.kernels.test_symmetric_heap"
+
+
+# ---- what a heap must do in every home -------------------------------------------------------------------------------
+
+
+class FileRuntime(GpuRuntime):
+    """Stands in for a GPU's runtime on a CPU: memory is a mapped file, whose path is the handle.
+
+    faults: by call, why it fails.
+    """
+
+    def __init__(self, directory: str, faults: dict[str, str] | None = None) -> None:
+        self._directory, self._faults = Path(directory), faults or {}
+        self.maps: dict[int, mmap.mmap] = {}
+        self.calls: list[str] = []
+
+    def allocate(self, size: int, kind: str) -> int:
+        self._may_fail("allocate")
+        path = self._directory / f"memory-{os.getpid()}-{len(self.maps)}"
+        path.write_bytes(b"\xff" * size)  # fresh memory of a GPU is not zero
+        self._path = path
+        return self._map(path)
+
+    def handle(self, address: int) -> bytes:
+        self._may_fail("handle")
+        return str(self._path).encode()
+
+    def open(self, handle: bytes) -> int:
+        self._may_fail("open")
+        return self._map(Path(handle.decode()))
+
+    def free(self, address: int) -> None:
+        self.calls.append("free")
+        self._unmap(address)
+
+    def close(self, address: int) -> None:
+        self.calls.append("close")
+        self._unmap(address)
+
+    def _may_fail(self, call: str) -> None:
+        if call in self._faults:
+            raise HeapError(self._faults[call])
+
+    def _map(self, path: Path) -> int:
+        with path.open("r+b") as file:
+            mapped = mmap.mmap(file.fileno(), 0)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+        self.maps[address] = mapped
+        return address
+
+    def _unmap(self, address: int) -> None:
+        del self.maps[address]
+
+
+def exchange(heap: SymmetricHeap) -> None:
+    """Every rank writes to all peers, many barriers apart; what it wrote is there after the barrier, and not before."""
+    box = heap.alloc((heap.world, 5), torch.float32)
+    for turn in range(5):
+        for peer in range(heap.world):
+            heap.peer(peer, box)[heap.rank] = 1000 * turn + heap.rank
+        heap.barrier()
+        assert box[:, 0].tolist() == [1000 * turn + r for r in range(heap.world)], (turn, box)
+        heap.barrier()
+
+
+def addresses(heap: SymmetricHeap) -> None:
+    """`bases` are the addresses of the heaps in this process, and an allocation has the same offset in all."""
+    box = heap.alloc((16,), torch.int32)
+    for peer in range(heap.world):
+        assert heap.peer(peer, box).data_ptr() - int(heap.bases[peer]) == box.data_ptr() - int(heap.bases[heap.rank])
+    assert len(set(heap.bases.tolist())) == heap.world
+
+
+def barrier_waits(heap: SymmetricHeap) -> None:
+    """No rank leaves a barrier before the slowest has come: one is late by much work, another one in each turn."""
+    box = heap.alloc((1 << 16,), torch.int32)
+    for turn in range(2 * heap.world):
+        if turn % heap.world == heap.rank:
+            time.sleep(0.02)
+        for peer in range(heap.world):
+            heap.peer(peer, box)[heap.rank :: heap.world] = turn
+        heap.barrier()
+        assert (box == turn).all(), (turn, box.unique().tolist())
+        heap.barrier()
+
+
+def reset_and_signals(heap: SymmetricHeap) -> None:
+    """Flags are zero on memory that held something, and reset gives everything back."""
+    heap.alloc((4096,), torch.uint8).fill_(255)
+    heap.reset()
+    assert int(heap.signals(heap.world, 8).count_nonzero()) == 0
+    heap.reset()
+    assert heap.left == heap.bytes
+
+
+def rates(heap: SymmetricHeap) -> None:
+    """The probe gives one rate for each pair, the same table everywhere."""
+    heap.reset()
+    table = probe(heap, 1 << 16)
+    assert [len(row) for row in table] == [heap.world] * heap.world
+    assert all((rate > 0) == (i != j) for i, row in enumerate(table) for j, rate in enumerate(row))
+
+
+CHECKS: tuple[Callable[[SymmetricHeap], None], ...] = (
+    exchange, addresses, barrier_waits, rates, reset_and_signals,
+)  # fmt: skip
 
 
 # ---- functions of the ranks ------------------------------------------------------------------------------------------
@@ -37,8 +146,6 @@ MODULE = "tests.kernels.test_symmetric_heap"
 
 def raw_address(rank, world, directory):
     """bases are addresses valid in this process: write to the peer through its address alone."""
-    import ctypes
-
     heap = create(rank, world, "cpu", 4096, directory)
     word = heap.alloc((1,), torch.int64)
     address = word.data_ptr() - int(heap.bases[rank]) + int(heap.bases[1 - rank])
@@ -81,8 +188,8 @@ def sizes_differ(rank, world, directory):
 def ipc_on_a_cpu(rank, world, directory):
     """The home `ipc` passes every check, over a runtime of files and with its barrier interpreted."""
     meet(rank, world, directory)
-    heap = SymmetricHeap(rank, IpcMemory(rank, world, "cpu", 1 << 20, heap_checks.FileRuntime(directory)))
-    for check in heap_checks.CHECKS:
+    heap = SymmetricHeap(rank, IpcMemory(rank, world, "cpu", 1 << 20, FileRuntime(directory)))
+    for check in CHECKS:
         check(heap)
     runtime = heap._memory._runtime
     heap.close()
@@ -93,7 +200,7 @@ def files_on_a_cpu(rank, world, directory):
     """The home of CPU ranks passes the same checks."""
     meet(rank, world, directory)
     with create(rank, world, "cpu", 1 << 20) as heap:
-        for check in (*heap_checks.CHECKS, *[heap_checks.exchange] * 40):  # many barriers, which are quick here
+        for check in (*CHECKS, *[exchange] * 40):  # many barriers, which are quick here
             check(heap)
             heap.reset()
 
@@ -103,7 +210,7 @@ def a_call_fails_on_one_rank(rank, world, directory):
     meet(rank, world, directory)
     for call in ("allocate", "handle", "open"):
         faults = {call: f"hip{call} failed: out of it (error 2)"} if rank == 1 else {}
-        runtime = heap_checks.FileRuntime(directory, faults)
+        runtime = FileRuntime(directory, faults)
         with pytest.raises(HeapError, match=rf"^hip{call} failed: out of it \(error 2\)") as raised:
             IpcMemory(rank, world, "cpu", 4096, runtime)
         assert str(raised.value).endswith("(on rank 1 of 2)")
@@ -119,11 +226,11 @@ def homes_are_tried_and_measured(rank, world, directory):
     choice.probe = lambda heap: probe(heap, 1 << 12)
 
     def files(rank, world, device, size):
-        return IpcMemory(rank, world, device, size, heap_checks.FileRuntime(directory))
+        return IpcMemory(rank, world, device, size, FileRuntime(directory))
 
     def broken(rank, world, device, size):
         faults = {"open": "hipIpcOpenMemHandle failed: invalid argument (error 1)"} if rank == 0 else {}
-        return IpcMemory(rank, world, device, size, heap_checks.FileRuntime(directory, faults))
+        return IpcMemory(rank, world, device, size, FileRuntime(directory, faults))
 
     reports = choice.homes(rank, world, "cpu", {"first": broken, "second": files})
     assert gathered(reports) == [reports] * world
@@ -220,11 +327,6 @@ def test_without_any_home_every_reason_is_said():
         chosen([report("torch", 0, "rendezvous failed: x"), report("ipc", 0, "hipIpcGetMemHandle failed: y")])
 
 
-def test_a_single_rank_takes_the_first_home():
-    alone = ((0.0,),)
-    assert chosen([HomeReport("torch", "", alone), HomeReport("ipc", "", alone)]) == "torch"
-
-
 class Library:
     """A runtime library whose calls return a code; it remembers what was called."""
 
@@ -300,21 +402,6 @@ def test_torch_without_symmetric_memory_names_the_call():
         torch_memory._empty(4096, "cuda:0")
 
 
-def test_one_rank_needs_nobody():
-    heap = create(0, 1, "cpu", 4096)
-    heap.barrier()
-    assert heap.bases.tolist() == [heap.alloc((4,), torch.int32).data_ptr()]
-
-
-def test_allocations_have_the_same_offset_everywhere():
-    world = FakeRanks(4, 1 << 16)
-    for heap in world.heaps:
-        heap.alloc((3, 7), torch.float16)
-        second = heap.alloc((5,), torch.float64)
-        assert second.data_ptr() - int(heap.bases[heap.rank]) == ALIGNMENT
-    assert heap.left == (1 << 16) - 2 * ALIGNMENT
-
-
 def test_peer_is_the_same_place():
     world = FakeRanks(3, 1 << 14)
     boxes = [heap.alloc((4, 4), torch.float32).fill_(heap.rank) for heap in world.heaps]
@@ -369,10 +456,3 @@ def test_ranks_without_a_meeting_place_and_gpus_without_a_process_group():
         create(0, 2, "cpu", 4096)
     with pytest.raises(HeapError, match="init_process_group"):
         create(0, 2, "cuda:0", 4096)
-
-
-def test_signals_are_zero():
-    heap = FakeRanks(2, 1 << 14).heaps[0]
-    heap.alloc((4096,), torch.uint8).fill_(255)
-    heap.reset()
-    assert heap.signals(2, 8).count_nonzero() == 0

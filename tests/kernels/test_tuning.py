@@ -9,38 +9,23 @@ import re
 import pytest
 
 from kernels._shared.published import ORIGIN, Published, fitting, read_published
-from kernels._shared.tuning import first_then, read_tuned
-from kernels.all_reduce import config as all_reduce
+from kernels._shared.tuning import read_tuned
 from kernels.gemm import config as gemm_config
 from kernels.gemm import gemm
 from kernels.gemm_all_scatter import config as scatter_config
 from kernels.gemm_all_scatter import gemm_all_scatter
 from kernels.grouped_gemm import config as grouped_config
 from kernels.grouped_gemm import grouped_gemm_dgrad, grouped_gemm_forward, grouped_gemm_wgrad
-from kernels.hardware import DEVICES
-from kernels.reduce_scatter import config as reduce_scatter
 from kernels.registry import discover
 from kernels.spec import Place
 
 KERNELS = discover().kernels
-UNITS = {device.arch: device.compute_units for device in reversed(DEVICES)}
 
 
 def test_a_table_with_the_old_name_of_a_knob_is_read(tmp_path):
     (tmp_path / "tuned.toml").write_text('[sm_90.w4_1MB]\nway = "two_shot"\nprograms = 32\n')
     found = read_tuned(str(tmp_path / "config.py"))
     assert found == {"sm_90": {"w4_1MB": {"algorithm": "two_shot", "programs": 32}}}
-
-
-def test_the_tables_name_the_knob_as_the_backends_do():
-    for config in (all_reduce, reduce_scatter):
-        for knobs in config.TUNED["sm_90"].values():
-            assert {"algorithm", "way"} & set(knobs) == {"algorithm"}
-
-
-def test_candidates_start_with_the_choice_and_do_not_repeat():
-    one, two = {"a": 1}, {"a": 2}
-    assert first_then(two, [one, two, one]) == [two, one]
 
 
 def test_provenance_is_no_knob(tmp_path):
@@ -108,13 +93,6 @@ def test_no_default_is_a_published_point_and_none_are_tried_elsewhere(monkeypatc
 def _cases():
     for kernel, config in ((gemm, gemm_config), (gemm_all_scatter, scatter_config)):
         yield from ((case, config) for case in kernel.cases)
-
-
-def test_what_we_have_measured_and_what_others_have_do_not_share_a_file():
-    for config in (gemm_config, scatter_config):
-        tuned = [knobs for table in config.TUNED.values() for knobs in table.values()]
-        assert tuned
-        assert not any({"origin", "source"} & set(knobs) for knobs in tuned)
 
 
 def test_a_point_is_for_some_rows_and_one_use():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kernels import hardware
 from kernels._shared.units import assumed_units, compute_units, xcds
 from kernels.gemm import config as gemm_config
 from kernels.gemm import gemm
@@ -57,14 +56,9 @@ def test_slices_of_k_fill_the_device_that_is_there(arch):
 @pytest.mark.parametrize(
     ("m", "n", "k", "wanted"),
     [
-        (9, 4096, 4096, ("split", 16, 64, 1, 6)),
         (32, 4096, 14336, ("split", 32, 64, 2, 6)),
-        (64, 8192, 28672, ("split", 64, 64, 1, 6)),
         (128, 4096, 4096, ("split", 128, 64, 1, 8)),  # 32 square tiles
-        (128, 4096, 14336, ("split", 128, 64, 2, 8)),
         (256, 4096, 14336, ("split", 128, 128, 2, 7)),
-        (256, 8192, 4096, ("split", 128, 128, 1, 7)),
-        (512, 4096, 4096, ("split", 128, 128, 1, 7)),
         (512, 8192, 4096, ("persistent", 128, 256, None, 4)),
         (1024, 8192, 4096, ("specialized", 128, 256, 1, 3)),
     ],
@@ -116,7 +110,3 @@ def programs_are_spread() -> None:
             for die in range(dies):
                 run = found[die::dies].tolist()
                 assert run == list(range(run[0], run[0] + len(run))) if run else True, (programs, dies)
-
-
-def test_only_chips_with_dies_are_asked():
-    assert {device.arch for device in hardware.DEVICES if device.xcds > 1} == {"gfx942", "gfx950"}

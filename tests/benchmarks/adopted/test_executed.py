@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.slow  # imports Triton
+from benchmarks.worker import code_hash
+from benchmarks.worker.scripts import executed, running
 
 KERNELS = """
 import triton
@@ -57,6 +60,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     return loaded
 
 
+@pytest.mark.slow  # imports Triton
 def test_a_graph_that_was_captured_before_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it launches is not called in the closure: equal code there says nothing."""
     import torch
@@ -73,6 +77,7 @@ def test_a_graph_that_was_captured_before_cannot_be_seen(monkeypatch: pytest.Mon
     assert parts(replays, lambda file: False, "", "", []) == ({}, "a captured graph")
 
 
+@pytest.mark.slow  # imports Triton
 def test_what_is_written_counts_and_not_where(load: Load) -> None:
     from benchmarks.worker.scripts.executed import written
 
@@ -80,6 +85,7 @@ def test_what_is_written_counts_and_not_where(load: Load) -> None:
     assert written(load(KERNELS, OTHER)) == written(load(*moved))
 
 
+@pytest.mark.slow  # imports Triton
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -96,6 +102,7 @@ def test_a_change_to_what_is_called_or_named_counts(load: Load, old: str, new: s
     assert written(load(KERNELS, OTHER)) != written(load(KERNELS, OTHER.replace("x + 1", "x + 2")))
 
 
+@pytest.mark.slow  # imports Triton
 def test_the_configuration_that_won_does_not_count(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     from triton.runtime.autotuner import Autotuner
 
@@ -115,3 +122,183 @@ def test_the_configuration_that_won_does_not_count(load: Load, monkeypatch: pyte
     assert launched(0, 2)[1] == ["outer"]
     assert launched(0, 1) == ([["code 0", [0]]], [])
     assert launched(1, 1) != launched(0, 1)
+
+
+# Closures of torch.compile: what inductor generated counts, and not where the user's lines are.
+
+
+CONSTANT = torch.tensor([1.0, 2.0])
+
+GENERATED = '''
+# AOT ID: ['0_inference']
+kernel = ("""
+# Topologically Sorted Source Nodes: [x], /home/a/library.py:12
+@triton_heuristics.pointwise(size_hints={'x': 64}, filename=__file__)
+def triton_poi(x): return x + 1
+""", """
+#include "/tmp/torchinductor_a/sk/csk.h"
+void kernel(float* x) { *x = *x + 1; }  // /home/a/library.py:12
+""")
+def call(args):
+    return args
+'''
+
+
+@pytest.fixture
+def load_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """`call` of a module as inductor would have generated it, with what it holds beside its text."""
+    monkeypatch.setattr(code_hash, "LAUNCHERS", ())  # another test may have imported one of them
+    monkeypatch.setenv(executed.GENERATED, str(tmp_path / "torchinductor_a"))
+
+    def loaded(text: str, name: str = "torchinductor_a/xo.py", **held: Any) -> Any:
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        exec(compile(text, str(file), "exec"), held)
+        return held["call"]
+
+    return loaded
+
+
+def ran(call: Callable[..., Any], given: list[Any] | None = None, results: str = "bits") -> tuple[dict[str, str], str]:
+    what = call if given is None else lambda: call(given)
+    return executed.parts(what, lambda file: False, "", results, [])
+
+
+def test_lines_and_folders_of_generated_code_do_not_count(load_generated: Load) -> None:
+    base, unseen = ran(load_generated(GENERATED), [torch.ones(4)])
+    moved = GENERATED.replace("library.py:12", "library.py:14").replace("/tmp/", "/home/b/").replace("0_inf", "3_inf")
+    assert not unseen
+    assert (base, "") == ran(load_generated(moved), [torch.ones(4)])
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "held"),
+    [
+        (GENERATED.replace("return x + 1", "return x + 2"), [torch.ones(4)], {}),
+        (GENERATED.replace("*x + 1", "*x + 2"), [torch.ones(4)], {}),
+        (GENERATED.replace("return args", "return args[:]"), [torch.ones(4)], {}),
+        (GENERATED.replace("'x': 64", "'x': 32"), [torch.ones(4)], {}),
+        (GENERATED, [torch.ones(5)], {}),
+        (GENERATED, [torch.ones(4)], {"constant0": CONSTANT + 1}),
+    ],
+)
+def test_kernels_options_constants_and_arguments_of_generated_code_count(
+    load_generated: Load, text: str, given: list[Any], held: dict[str, Any]
+) -> None:
+    base, _ = ran(load_generated(GENERATED, constant0=CONSTANT), [torch.ones(4)])
+    assert base != ran(load_generated(text, **{"constant0": CONSTANT, **held}), given)[0]
+
+
+def test_a_graph_that_nobody_wrote_as_text_cannot_be_seen(load_generated: Load) -> None:
+    other = load_generated(
+        "def call(args): return args", name="torchinductor_b.py"
+    )  # compiled, but nothing that was generated
+    assert ran(lambda: other([1])) == ({}, "a compiled graph")
+
+
+def test_a_method_of_torch_that_a_class_of_python_inherits_is_torchs() -> None:
+    class Scaled(torch.Tensor):
+        __module__ = "library"
+
+    x = torch.ones(3, 3).as_subclass(Scaled)
+    with executed.watched(lambda file: False) as watch, torch._C.DisableTorchFunctionSubclass():
+        x.t()
+    assert not watch.unseen
+
+
+@pytest.mark.slow  # imports torch's compiler
+def test_a_graph_that_torch_interprets_is_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_hash, "LAUNCHERS", ())
+
+    def interpreted(value: int, count: int) -> tuple[dict[str, str], str]:
+        def scaled(x: torch.Tensor) -> torch.Tensor:
+            return x * value
+
+        torch._dynamo.reset()
+        call = torch.compile(scaled, backend="eager", fullgraph=True)
+        for _ in range(count):  # each graph of a process has another number
+            call(torch.ones(4))
+            torch._dynamo.reset()
+        call(torch.ones(4))
+        return ran(lambda: call(torch.ones(4)))
+
+    base, unseen = interpreted(2, 0)
+    assert not unseen
+    assert (base, "") == interpreted(2, 3)
+    assert base["function forward (<eval_with_key>)"] != interpreted(3, 0)[0]["function forward (<eval_with_key>)"]
+
+
+def test_beside_generated_code_results_stand_for_the_operations(load_generated: Load) -> None:
+    """torch.compile compiles anew where operations are recorded, so there they are not."""
+    call = load_generated(GENERATED)
+    assert ran(lambda: call([1]), results="") == ({}, "a compiled graph whose results do not repeat")
+    assert "operation TensorBase.add" not in ran(lambda: call([1]) and torch.ones(4).add(1))[0]
+
+
+def test_names_that_are_counted_in_a_process_do_not_count() -> None:
+    names = ["__compiled_fn_1_00e3b7f1_913b_4ef3", "f.torch_dynamo_resume_in_g_at_10", "__resume_at_80_5", "_at_10"]
+    assert [*map(executed._name, names)] == ["__compiled_fn", "f.torch_dynamo_resume_in_g_at", "__resume_at", "_at_10"]
+
+
+LIBRARY = """
+import torch
+@torch.compile
+def f(x):
+    y = x.sin() * 3
+    print(end="")
+    return y.cos()
+"""
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Any]]:
+    """Digests of a call of the library above, by its text."""
+    monkeypatch.setattr(code_hash, "LAUNCHERS", ())
+
+    def loaded(name: str, text: str) -> Any:
+        file = tmp_path / name / "library.py"
+        file.parent.mkdir()
+        file.write_text(text)
+        spec = importlib.util.spec_from_file_location("library", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        x = torch.ones(64)
+        with executed.watched(lambda one: one == str(file)) as first:
+            module.f(x)
+        return executed.parts(lambda: module.f(x), lambda one: one == str(file), "", "bits", [], first)
+
+    yield loaded
+    torch._dynamo.reset()
+
+
+@pytest.mark.nightly  # inductor compiles C++
+def test_equal_functions_of_torch_compile_run_equal_code(compiled: Callable[[str, str], Any]) -> None:
+    base, unseen = compiled("base", LIBRARY)
+    assert not unseen
+    assert "function torch_dynamo_resume_in_f_at (library.py)" in base
+    assert compiled("moved", "# a comment\n\n" + LIBRARY) == (base, "")
+    other = compiled("other", LIBRARY.replace("* 3", "* 4"))[0]
+    assert base["code of inductor"] != other["code of inductor"]
+
+
+def test_which_ptxas_is_torchs_is_said_as_inductor_is_imported() -> None:
+    said: list[bool] = []
+    module = ModuleType("torch._inductor.runtime.compile_tasks")
+    running.of_compile_tasks(module)  # another torch, which has no such function
+    module._set_triton_ptxas_path = lambda: said.append(True)  # type: ignore[attr-defined]
+    running.of_compile_tasks(module)
+    assert said == [True]
+
+
+@pytest.mark.slow
+def test_what_compiles_is_not_watched() -> None:
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    with executed.watched(lambda file: file.endswith("symbolic_convert.py")) as watch:
+        before = sys.getprofile()
+        assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0))
+        assert sys.getprofile() is before is watch
+    assert watch.compiled
+    assert [name for name, _ in watch.functions()] == ["function forward (<eval_with_key>)"]

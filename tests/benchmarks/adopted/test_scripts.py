@@ -221,25 +221,6 @@ def test_closures_with_traps(adopt: Adopt) -> None:
     assert found.code == 1
 
 
-@pytest.mark.nightly
-def test_sides_that_time_different_closures(adopt: Adopt) -> None:
-    """The library says what there is; the script is the same."""
-    script = """
-import torch, mylib
-from triton.testing import do_bench
-x = torch.randn(64)
-for size in mylib.SIZES:
-    do_bench(lambda: x * size)
-"""
-    base, head = ({"mylib/__init__.py": f"SIZES = {sizes}\n"} for sizes in ((1, 2, 3), (2, 3, 4)))
-    found = adopt(script, base=base, head=head)
-    arms = found.arms()
-    ok = {key for key, arm in arms.items() if arm["status"] == "ok"}
-    assert ok == {f"{role}/script/size={size}" for role in ("base", "head") for size in (2, 3)}
-    assert arms["base/script/size=1"]["why"] == "only base times it"
-    assert arms["head/script/size=4"]["why"] == "only head times it"
-
-
 def test_a_side_that_dies_on_its_way_costs_itself(adopt: Adopt) -> None:
     script = """
 import torch, mylib
@@ -519,17 +500,6 @@ def test_speed(size):
     assert set(found.arms()) >= {"head/test_speed/size=8", "head/test_speed/size=16"}
 
 
-@pytest.mark.nightly
-def test_a_survey_is_kept_and_made_again_for_other_arguments(adopt: Adopt) -> None:
-    script = "import sys, torch\nfrom triton.testing import do_bench\nx = torch.ones(4)\n"
-    script += "print('surveyed or timed')\ndo_bench(lambda: x + len(sys.argv))\n"
-    first = adopt(script)
-    digest = first.survey.asked
-    assert adopt(script).survey.asked == digest
-    assert len(adopt(script).lines) == 3
-    assert adopt(script, arguments=("more",)).survey.asked != digest
-
-
 OWN_LOOP = """
 import time, torch, mylib
 def bench(fn, x, iters=20, warmup=3):
@@ -549,15 +519,6 @@ for size in (8, 16):
         print(provider, size, bench(fn, x) < 1e3)
 print("took", time.time() - begin)
 """
-
-
-@pytest.mark.nightly
-def test_a_loop_of_a_module_beside_the_script_is_compared(adopt: Adopt) -> None:
-    helper, _, script = OWN_LOOP.partition("begin = time.time()")
-    script = f"import time, torch, mylib\nfrom helper import bench\nbegin = time.time(){script}"
-    found = adopt(script, "--device", "cpu", base={"bench/helper.py": helper}, head={"bench/helper.py": helper})
-    assert found.code == 0, found.said
-    assert sum(arm["status"] == "ok" for arm in found.arms().values()) == 8
 
 
 def test_a_loop_with_its_own_clock_is_compared(adopt: Adopt) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import random
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +12,12 @@ from typing import Any
 import pytest
 
 from benchmarks.adopted import session
-from benchmarks.adopted.session import gpus_from
-from benchmarks.adopted.survey import ScriptRun
-from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.adopted.session import WARM_UP, gpus_from
+from benchmarks.adopted.sides import ScriptCase
+from benchmarks.coordinator.lanes import Quiet
+from benchmarks.coordinator.ranks import Failure, StepFailed
 from benchmarks.plan import Protocol
+from benchmarks.trial_file import Status
 from benchmarks.worker.scripts import timers
 from benchmarks.worker.scripts.interception import TimerCall, Timing
 
@@ -88,31 +92,6 @@ def test_two_surveys_have_different_gpus_first_where_all_are_alike() -> None:
     assert gpus_from(1, two, {"CUDA_VISIBLE_DEVICES": "4,6"}) == {"CUDA_VISIBLE_DEVICES": "6,4"}
     assert gpus_from(1, amd, {}) == {"HIP_VISIBLE_DEVICES": "1,0"}
     assert gpus_from(1, [*two[:1], {"name": "NVIDIA L4", "arch": "sm_89"}], {}) == {}
-
-
-def test_a_survey_takes_different_gpus_and_a_trial_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str | None] = []
-
-    class Side:
-        def __init__(self, checkout: Any, directory: Path, variables: dict[str, str], ranks: int) -> None:
-            seen.append(variables.get("CUDA_VISIBLE_DEVICES"))
-
-        def go_on(self, op: str, per_rank: Any, **fields: Any) -> None: ...
-
-        def kill(self) -> None: ...
-
-    monkeypatch.setattr(session, "ScriptSide", Side)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    (tmp_path / "bench.py").write_text("")
-    checkouts = [Checkout(role, tmp_path, python="python") for role in ("base", "head")]
-    asked = session.ScriptSampling(None, tmp_path / "survey.json", 7)
-    script = ScriptRun("bench.py", tmp_path / "bench.py")
-    with session.ScriptSession(script, checkouts, Protocol(cache="hot"), asked, lambda event: None) as opened:
-        opened.machine, opened.devices = {"kind": "gpu"}, [{"name": "NVIDIA H200", "arch": "sm_90"}] * 2
-        for wanted in (None, ["a"]):
-            with opened._sides(wanted):
-                pass
-    assert seen == [None, "1,0", None, None]
 
 
 def test_each_checkout_builds_extensions_in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,3 +180,108 @@ print(do_bench(lambda: mylib.double(torch.ones(4))), do_bench(full))
     assert [(arm["status"], arm["why"]) for arm in full] == [
         ("skipped", "not measured on either side: out of memory")
     ] * 2
+
+
+# One closure on two sides, with sides that answer as a GPU's would: the graph, and what a failure costs.
+
+
+FACTS = {
+    "first_call_s": 1.0,
+    "expected_s": 1e-5,
+    "inputs": [],
+    "outputs": [],
+    "changed": [],
+    "prepared": False,
+    "repeats": True,
+    "bits": "",
+    "held": "",
+    "on_gpu": True,
+}
+AGREE = {"compared": True, "right": True, "why": "", "norm": 0.0, "peak": 0.0}
+
+
+class AnsweringSide:
+    """A side that waits at a timer.  answers: by step, over those of a side in which all is well."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.asked: list[str] = []
+        own = {"examine": FACTS, "compare": AGREE, "check_after": AGREE, "bundle": "", "drop": None}
+        self.answers = {**own, "keep_outputs": {"outputs": 1}, **answers}
+
+    def post(self, step: str, limit_s: float, op: str, **fields: Any) -> None:
+        self.asked.append(op)
+        self.fields = fields
+
+    def collect(self) -> list[Any]:
+        answer = self.answers.get(self.asked[-1])
+        if isinstance(answer, Failure):
+            raise StepFailed(answer)
+        if self.asked[-1] == "bundle":
+            return [answer if self.fields["graph"] else ""]
+        if self.asked[-1] != "samples":
+            return [answer]
+        order = self.fields["order"]
+        return [{"seconds": [1e-5] * len(order), "busy_s": 1.0, "starved": dict.fromkeys(order, 0), "spot": None}]
+
+    def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
+        self.post(step, limit_s, op, **fields)
+        return self.collect()
+
+
+def run_case(base: AnsweringSide, head: AnsweringSide) -> tuple[ScriptCase, Mapping[str, Any]]:
+    pools = SimpleNamespace(pools={"base": base, "head": head}, lost={}, quiet=Quiet(), flush_s=0.0)
+    pools.ready = lambda roles: None
+    protocol = Protocol(rounds=5, deadline_s=10.0, warm_up=WARM_UP)
+    case = ScriptCase(pools, "script/call", protocol, random.Random(0), Path("."))
+    arms = case.run()["arms"]
+    return case, {arm.partition("/")[0]: entry for arm, entry in arms.items()}
+
+
+def test_short_closures_of_a_gpu_are_timed_in_a_graph_on_both_sides() -> None:
+    base, head = AnsweringSide(), AnsweringSide()
+    pair, arms = run_case(base, head)
+    assert pair.method == "graph"
+    assert [len(arm["seconds"]) for arm in arms.values()] == [5, 5]
+    assert base.asked.count("bundle") == head.asked.count("bundle") == 1
+
+
+def test_where_one_side_cannot_be_captured_neither_is() -> None:
+    base, head = AnsweringSide(), AnsweringSide(bundle="RuntimeError: it synchronizes")
+    pair, arms = run_case(base, head)
+    assert (pair.method, pair.no_graph) == ("events", True)
+    assert base.asked.count("bundle") == head.asked.count("bundle") == 2
+    assert arms["base"]["status"] == Status.OK
+    assert "it synchronizes" in pair.warnings[0]
+
+
+def test_long_closures_and_those_that_change_inputs_are_timed_by_events() -> None:
+    for facts in ({**FACTS, "expected_s": 1e-3}, {**FACTS, "changed": ["0.x"]}):
+        pair, _ = run_case(AnsweringSide(examine=facts), AnsweringSide(examine=facts))
+        assert pair.method == "events"
+
+
+def test_a_side_that_fails_costs_itself_and_the_other_is_timed() -> None:
+    head = AnsweringSide(samples=Failure(Status.ERROR, "an illegal access"))
+    _, arms = run_case(AnsweringSide(), head)
+    assert arms["head"]["status"] == Status.ERROR
+    assert len(arms["base"]["seconds"]) == 5
+    wrong = AnsweringSide(compare={**AGREE, "right": False, "why": "output 0 differs"})
+    _, arms = run_case(AnsweringSide(), wrong)
+    assert (arms["head"]["status"], arms["base"]["status"]) == (Status.WRONG, Status.OK)
+    assert wrong.asked.count("samples") == 0
+
+
+def test_outputs_that_change_from_call_to_call_are_not_compared() -> None:
+    facts = {**FACTS, "repeats": False}
+    base = AnsweringSide(examine=facts)
+    pair, _ = run_case(base, AnsweringSide())
+    assert "equal calls give different outputs (base)" in pair.warnings[0]
+    assert "keep_outputs" not in base.asked
+
+
+@pytest.mark.parametrize(("bits", "asks"), [("a", False), ("b", True), ("", True)])
+def test_outputs_of_the_same_bits_need_not_be_sent(bits: str, asks: bool) -> None:
+    base = AnsweringSide(examine={**FACTS, "bits": "a" if bits else ""})
+    _, arms = run_case(base, AnsweringSide(examine={**FACTS, "bits": bits}))
+    assert ("keep_outputs" in base.asked) is asks
+    assert arms["head"]["error"] == {"norm": 0.0, "peak": 0.0}

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import triton
+import triton.language as tl
+from tests.kernels.compiled import compiled, spilled
 
-from benchmarks.bringup import RowStatus, probes
-from benchmarks.bringup.probes import CONTROL, MANY, litmus_row
+from benchmarks.bringup import RankPlace, RowStatus, link_device, probes
+from benchmarks.bringup.probes import CONTROL, MANY, Litmus, litmus_row
 from benchmarks.plan import HEAP_VARIABLE
 from kernels import symmetric_heap
+from kernels.spec import Compilation
 from tests.kernels.ranks import run_alone, run_ranks
 from tests.kit import mostly_nightly
 
@@ -19,14 +25,14 @@ def litmus_rows(folder: Path, fault: str, world: int = 2) -> dict[str, dict]:
     """Rows of the litmus test by name, with that many ranks in Triton's interpreter."""
     (folder / "heap").mkdir()
     said = run_ranks(
-        "tests.benchmarks.bringup.litmus_ranks", fault, world, folder, TRITON_INTERPRET="1", GLOO_SOCKET_IFNAME="lo"
+        "tests.benchmarks.bringup.test_probes", fault, world, folder, TRITON_INTERPRET="1", GLOO_SOCKET_IFNAME="lo"
     )
     return {row["name"]: row for row in json.loads(said[0])}
 
 
 @pytest.mark.slow
 def test_the_litmus_test_passes_where_messages_arrive(tmp_path):
-    rows = litmus_rows(tmp_path, "right")
+    rows = litmus_rows(tmp_path, "litmus_right")
     assert rows["many"]["status"] == "pass"
     assert rows["many"]["text"].startswith("12 messages of 0 KiB per pair and direction: 0 violations")
     assert rows["control"]["status"] == "pass"
@@ -34,7 +40,7 @@ def test_the_litmus_test_passes_where_messages_arrive(tmp_path):
 
 @pytest.mark.slow
 def test_the_litmus_test_counts_messages_that_do_not_arrive(tmp_path):
-    rows = litmus_rows(tmp_path, "lost")
+    rows = litmus_rows(tmp_path, "litmus_lost")
     assert rows["many"]["status"] == "fail"
     lost = 2 * 2 * 6 * 64  # every element of every round, on both ranks
     assert f"{lost} violations" in rows["many"]["text"]
@@ -43,12 +49,7 @@ def test_the_litmus_test_counts_messages_that_do_not_arrive(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", mostly_nightly(["gfx942", "gfx950", "sm_90"], "gfx942"))
 def test_the_kernels_compile_for_every_gpu(arch):
-    run_alone("tests.benchmarks.bringup.links_compiled", "defaults", arch)
-
-
-def test_a_million_messages_per_pair_and_direction():
-    assert MANY.messages >= 1_000_000
-    assert MANY.rounds % 2 == 0, "two launches must not meet in one half of the buffer"
+    run_alone("tests.benchmarks.bringup.test_probes", "litmus_kernels", arch)
 
 
 def test_violations_are_a_fault_with_fences_and_expected_without():
@@ -89,3 +90,56 @@ def test_a_wrong_all_gather_is_a_fault():
 
 def test_the_variable_of_the_hint_is_that_of_the_verbs():
     assert HEAP_VARIABLE == symmetric_heap.VARIABLE
+
+
+# Run by test_links.py in processes with TRITON_INTERPRET=1: a rank of the litmus test; it prints its rows as JSON.
+
+
+SMALL_PLANS = (
+    Litmus("many", programs=2, rounds=6, block=64),
+    Litmus("control", programs=1, rounds=4, fences=False, block=64),
+)
+
+
+@triton.jit
+def nowhere(pointer, from_base, to_base, ALIGN: tl.constexpr = 16):
+    """In the place of translate: the sender keeps its message to itself."""
+    return pointer
+
+
+def litmus_right(rank: int, world: int, directory: str) -> None:
+    """As it is."""
+    folder = Path(directory)
+    place = RankPlace(rank, world, "cpu", str(folder / "store"), str(folder / "heap"))
+    print(json.dumps(probes.fences(place, SMALL_PLANS)))
+
+
+def litmus_lost(rank: int, world: int, directory: str) -> None:
+    """The stores go nowhere."""
+    link_device.translate = nowhere
+    litmus_right(rank, world, directory)
+
+
+# Run by test_links.py in a process per architecture: compile the kernels of `fences`, no GPU.
+
+
+def litmus_compiled(arch: str, world: int, ordered: bool) -> Any:
+    arguments = dict.fromkeys(("data", "signals", "wrong"), ("*i32", (1024,)))
+    arguments |= {"bases": ("*i64", (world,)), "rank": 3, "rounds": 16}
+    fixed = {"PROGRAMS": MANY.programs, "BLOCK": MANY.block, "WORLD": world, "LANES": max(2, world)}
+    fixed |= {"AMD": arch.startswith("gfx"), "ORDERED": ordered}
+    return compiled(Compilation("litmus", link_device.litmus, arguments, fixed, {"num_warps": 4}), arch)
+
+
+def litmus_kernels(arch: str) -> None:
+    """Stores of data are 16 bytes wide, nothing spills, and on AMD the ordered test drains before it raises a flag."""
+    for world in (2, 8):
+        for binary in (litmus_compiled(arch, world, True), litmus_compiled(arch, world, False)):
+            assert spilled(binary, arch) == 0
+            text = binary.asm["amdgcn" if arch.startswith("gfx") else "ptx"]
+            wide = r"\b(?:global|flat|buffer)_store_dwordx4" if arch.startswith("gfx") else r"\bst\.global\.v4\.b32"
+            assert len(re.findall(wide, text)) >= 1, text[:2000]
+    if arch.startswith("gfx"):
+        order = r"ASMSTART\s+s_waitcnt vmcnt\(0\)[\s\S]*?s_barrier[\s\S]*?(buffer_wbl2|atomic)"
+        assert re.search(order, litmus_compiled(arch, 2, True).asm["amdgcn"])
+        assert "buffer_wbl2" not in litmus_compiled(arch, 2, False).asm["amdgcn"], "the control must not write back"

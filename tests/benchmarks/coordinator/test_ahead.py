@@ -133,14 +133,6 @@ def test_where_the_session_ends_nothing_is_compiled_to_its_end(compilers):
     assert not [told for told in compilers.told if told[-1] != "launches"]
 
 
-def test_without_processes_nobody_waits(compilers):
-    ahead = CompiledAhead(compilers.start, 0)
-    ahead.add("gemm", {"head": "kernels.gemm"}, [case("small", "head/1")])
-    ahead.wait("gemm", "small", Quiet())
-    ahead.close()
-    assert compilers.told == []
-
-
 def test_the_same_files_are_compiled_once():
     modules = {"base": {"gemm": "kernels.gemm", "new": "kernels.x"}, "head": {"gemm": "kernels.gemm"}}
     same = {"base": {"gemm": "d", "new": "e"}, "head": {"gemm": "d"}}

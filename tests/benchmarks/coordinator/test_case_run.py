@@ -16,7 +16,6 @@ from benchmarks.coordinator import case_run
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import Failure, StepFailed
-from benchmarks.coordinator.samples import same_code
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.worker import arms, clocks, failures
 from benchmarks.worker.arms import CaseBench
@@ -196,24 +195,6 @@ def test_a_graph_sample_is_one_replay_divided_by_its_calls(run_case):
     assert len({output.data_ptr() for output in arm.outputs}) == 4, "every copy has buffers of its own"
 
 
-def test_flushes_of_large_caches_are_time_that_samples_may_take(run_case, monkeypatch):
-    """Flushing 480 MB of cache takes 0.1 s on an idle CPU: 20 warm-up samples are no hang, and requests stay short."""
-    allowed, post = [], LocalPool.post
-
-    def posts(self, step, limit_s, op, **fields):
-        if op == "samples":
-            allowed.append((limit_s, len(fields["order"])))
-        return post(self, step, limit_s, op, **fields)
-
-    monkeypatch.setattr(LocalPool, "post", posts)
-    monkeypatch.setattr(LocalPools, "flush_s", 2.0)
-    run_case("good", "library")
-    assert len(allowed) > 4
-    for limit_s, count in allowed:
-        assert limit_s >= Protocol().deadline_s + 10 * 2.0 * count
-    assert max(count for _, count in allowed[2:]) <= 3
-
-
 def test_a_slow_call_needs_fewer_in_a_graph(run_case, monkeypatch):
     monkeypatch.setattr(case_run, "SAMPLE_S", 0.02)  # far above a quick call, also on a machine at work
     entry, workers = run_case("good", "slow", copies=12, calls=12)
@@ -221,12 +202,6 @@ def test_a_slow_call_needs_fewer_in_a_graph(run_case, monkeypatch):
     assert entry["arms"]["head/good"]["calls_per_sample"] == 12
     assert entry["arms"]["head/slow"]["status"] == "ok", "only what is in the graph is checked"
     assert len(workers.pools["head"]._service._bench.arms["slow"].outputs) == case_run.LEAST_CALLS
-
-
-def test_one_copy_can_be_called_many_times(run_case):
-    entry, workers = run_case("good", copies=1, calls=6)
-    assert entry["arms"]["head/good"]["calls_per_sample"] == 6
-    assert len(workers.pools["head"]._service._bench.arms["good"].calls) == 1
 
 
 def test_one_arm_that_cannot_be_captured_puts_the_whole_case_on_events(run_case):
@@ -286,21 +261,6 @@ def test_the_copies_of_the_inputs_differ_and_so_must_their_results(run_case):
 
 ANCHOR = PlannedArm("head", "good")
 POINTS = tuple(PlannedArm("head", "good", point=name) for name in ("p1", "p2", "p3"))
-
-
-@pytest.mark.parametrize(
-    ("arms", "hashes", "expected"),
-    [
-        ((ANCHOR, *POINTS), ("a", "b", "a", "b"), {"head/good@p2": "head/good", "head/good@p3": "head/good@p1"}),
-        ((ANCHOR, *POINTS), (None, None, None, "a"), {}),
-        ((ANCHOR, PlannedArm("head", "other")), ("a", "a"), {}),
-        ((POINTS[0], ANCHOR), ("a", "a"), {}),
-    ],
-)
-def test_a_point_is_left_to_the_first_arm_with_its_code(
-    arms: Sequence[PlannedArm], hashes: Sequence[str | None], expected: dict[str, str]
-):
-    assert same_code(arms, hashes) == expected
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, hashes: dict[str, str], *arms: PlannedArm) -> tuple[dict[str, Any], list]:

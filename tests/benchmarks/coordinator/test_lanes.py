@@ -32,8 +32,6 @@ from benchmarks.coordinator.orders import PlannedTrial
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
 from benchmarks.worker.requests import CASE_STEPS, Service
-from tests.benchmarks.hostile.kernels import KERNELS
-from tests.benchmarks.hostile.test_hostile_kernels import tree_of
 
 PATIENCE_S = 30.0
 
@@ -132,49 +130,6 @@ def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others,
     assert paused[-1] == "when all was done"
 
 
-@pytest.mark.parametrize(("most_s", "goes_on"), [(PATIENCE_S, True), (0.0, False)])
-def test_beside_a_long_request_others_go_on_for_a_while(others, monkeypatch, most_s, goes_on):
-    monkeypatch.setattr(lanes, "PATIENCE_S", 0.0)
-    monkeypatch.setattr(lanes, "MOST_PATIENCE_S", most_s)
-    quiet, long, timed = Quiet(), threading.Event(), threading.Event()
-
-    def has_a_long_request() -> None:
-        with quiet.lane(0):
-            quiet.pause()
-            long.wait(PATIENCE_S)
-
-    def prepares() -> None:
-        with quiet.lane(0):
-            soon(lambda: quiet._wanting == 1)
-            time.sleep(lanes.LONG_S + 0.05)
-            quiet.pause()
-
-    first, third = others.submit(has_a_long_request), others.submit(prepares)
-    soon(lambda: len(quiet._lanes) == 2)
-    second = others.submit(times, quiet, timed)
-    soon(lambda: quiet._wanting == 1)
-    time.sleep(lanes.LONG_S + 0.05)
-    assert resting(third) is not goes_on
-    assert not second.done()
-    long.set()
-    soon(lambda: quiet._timing)
-    timed.set()
-    for one in (first, second, third):
-        one.result(PATIENCE_S)
-
-
-def test_outside_of_a_lane_nothing_is_waited_for():
-    quiet = Quiet()
-    quiet.pause()
-    with quiet.alone(), quiet.alone():
-        assert not quiet.in_lane()
-    with quiet.lane(0) as lane:
-        with quiet.alone(), quiet.alone():
-            quiet.pause()
-        assert quiet.in_lane()
-    assert not lane.beside
-
-
 @pytest.mark.parametrize("needs", [60, 200, BY_ITSELF])
 def test_what_finds_no_room_waits_and_what_comes_later_does_not_go_first(others, needs):
     quiet, order = Quiet(room=100), []
@@ -261,37 +216,6 @@ def test_each_second_is_that_of_its_request(clock: Clock) -> None:
     whole_s, found = ledger.close()
     assert found == {"start": 1.0, "warm-up": 0.25, "rounds": 2.0, "checks": 1.0, "between": 0.75}
     assert whole_s == sum(found.values()) == 5.0
-
-
-def test_a_trial_has_its_own_seconds_only_and_knows_what_was_ahead_of_it(clock: Clock) -> None:
-    ledger = SecondsLedger(clock)
-    spend(ledger, clock, "probe", 3.0)
-    assert ledger.open() == 3.0
-    spend(ledger, clock, "case", 1.0)
-    assert ledger.close() == (1.0, {"inputs": 1.0})
-    clock.now += 2.0
-    assert ledger.open() == 2.0
-    assert ledger.close() == (0.0, {})
-
-
-def test_requests_of_two_checkouts_at_once_count_once(clock: Clock) -> None:
-    ledger = opened(clock)
-    for pool in ("base", "head"):
-        ledger.sent(pool, "build", {})
-        clock.now += 1.0
-    for pool in ("base", "head"):
-        clock.now += 1.0
-        ledger.answered(pool)
-    assert ledger.close() == (4.0, {"set-up": 4.0})
-
-
-def test_compiling_is_a_part_of_first_calls(clock: Clock) -> None:
-    ledger = opened(clock)
-    spend(ledger, clock, "call", 3.0)
-    assert ledger.close(2.5) == (3.0, {"first calls": 0.5, "compiling": 2.5})
-    ledger.open()
-    spend(ledger, clock, "call", 1.0)
-    assert ledger.close(2.0) == (1.0, {"compiling": 1.0}), "of several ranks at once, the sum is longer"
 
 
 def test_the_seconds_of_trials_side_by_side_add_up_to_those_of_the_clock(clock: Clock) -> None:
@@ -422,33 +346,6 @@ def test_what_chooses_by_times_does_so_with_nothing_else_at_work(toy_tree, toy_l
 
 
 @pytest.mark.slow
-def test_the_seconds_of_the_lines_are_those_of_the_clock(toy_tree, three_lanes):
-    begin = time.monotonic()
-    lines = list(measure(["steady"], [Checkout("head", toy_tree("tree"))], QUICK, None, SMALL))
-    whole_s = time.monotonic() - begin
-    told = sum(sum(line["spent_s"].values()) for line in lines)
-    assert told == pytest.approx(sum(line["duration_s"] for line in lines), abs=0.01)
-    assert told + sum(line["ahead_s"] for line in lines) < whole_s
-    assert all(line["duration_s"] > line["spent_s"]["rounds"] > 0 for line in lines)
-    assert {line["side_by_side"] for line in lines} == {3}
-
-
-@pytest.mark.nightly
-def test_a_kernel_that_kills_the_parent_of_all_costs_itself_only(tmp_path, three_lanes):
-    killer = next(kernel for kernel in KERNELS if kernel.name == "kills_parent")
-    tree = tree_of(tmp_path / "tree", [killer])
-    protocol = Protocol(rounds=3, trials=2, deadline_s=10.0)
-    cases = Selection(cases=("one", "small"))
-    lines = list(measure([killer.name, "steady"], [Checkout("head", tree)], protocol, None, cases))
-    wanted = [(name, trial) for name in (killer.name, "steady") for trial in (0, 1)]
-    assert sorted((line["kernel"], line["trial"]) for line in lines) == wanted
-    for line in lines:
-        arms = [arm for case in line["cases"].values() for arm in case["arms"].values()]
-        wanted = {killer.status} if line["kernel"] == killer.name else {"ok", "unsupported", "skipped"}
-        assert {arm["status"] for arm in arms} <= wanted, arms
-
-
-@pytest.mark.slow
 def test_who_leaves_early_leaves_no_process(toy_tree, three_lanes):
     tree = toy_tree("tree")
     with contextlib.closing(measure(["steady"], [Checkout("head", tree)], QUICK, None, SMALL)) as lines:
@@ -522,21 +419,6 @@ def test_what_would_keep_others_waiting_has_no_other_beside_it():
         ("ranks", 0): BY_ITSELF,
         ("skipped", 0): 0,
     }
-
-
-def test_within_a_turn_the_longest_come_first():
-    took, order = {"quick": 1.0, "slow": 9.0, "middle": 4.0}, []
-
-    def trial(one: PlannedTrial) -> dict[str, Any]:
-        order.append((one.kernel, one.number))
-        return {"ahead_s": 0.0, "duration_s": took[one.kernel], "kernel": one.kernel}
-
-    wanted = [PlannedTrial(name, number, needing()) for number in (0, 1, 2) for name in took]
-    wanted = [one for one in wanted if one != PlannedTrial("middle", 2, needing())]
-    list(SideBySide(Quiet(), {}, lambda line: True, lambda seconds: None).lines(trial, wanted, 1))
-    assert order[:2] == [("quick", 0), ("slow", 0)], "nothing is known yet: as they were planned"
-    assert sorted(order[:5]) == sorted([("quick", 0), ("slow", 0), ("middle", 0), ("slow", 1), ("quick", 1)])
-    assert order[-3:] == [("slow", 2), ("middle", 1), ("quick", 2)]
 
 
 def test_a_line_that_is_not_sound_is_measured_again_by_itself_and_its_seconds_are_told():

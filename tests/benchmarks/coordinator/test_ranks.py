@@ -127,19 +127,6 @@ def test_a_home_that_was_asked_for_is_told_to_all(pools):
     assert StandIn.started == [("k.base", "torch"), ("k.head", "torch")]
 
 
-def test_one_rank_and_ranks_on_a_cpu_have_nothing_to_find_out(pools):
-    pools(world=1)
-    assert StandIn.started == [("k.base", "auto"), ("k.head", "auto")]
-    StandIn.started.clear()
-    pools(gpu=False)
-    assert StandIn.started == [("k.base", ""), ("k.head", "")]
-
-
-def test_an_older_checkout_that_knows_no_homes_is_measured_too(pools):
-    StandIn.answers["auto"] = {}
-    assert pools().heaps == {"base": {}, "head": {}}
-
-
 def test_a_crash_while_the_homes_are_tried_leads_to_ipc(pools):
     StandIn.answers["auto"] = PoolDied(Failure(Status.CRASH, "rank 1 of 2 was killed by SIGABRT in step: start"))
     made = pools()

@@ -93,21 +93,6 @@ def test_what_no_import_reads_needs_no_server_of_its_own(monkeypatch, tmp_path):
     assert len(starting._servers) == 1
 
 
-def test_an_idle_server_ends_when_another_environment_needs_one(light, monkeypatch, tmp_path):
-    workers = pool(tmp_path)
-    (first,) = starting._servers.values()
-    monkeypatch.setenv("TORCH_SOMETHING", "1")
-    second = pool(tmp_path)
-    assert first.alive
-    assert len(starting._servers) == 2
-    workers.kill()
-    second.kill()
-    monkeypatch.setenv("TORCH_SOMETHING", "2")
-    pool(tmp_path).kill()
-    assert not first.alive
-    assert len(starting._servers) == 1
-
-
 @pytest.mark.slow
 def test_a_process_that_dies_is_reported_as_ever(tmp_path):
     workers = pool(tmp_path)
@@ -249,19 +234,6 @@ def test_an_error_inside_does_not_swallow_it():
     assert isinstance(raised.value.__context__, OSError)
     with pytest.raises(OSError, match="no such file"), deferred():
         raise OSError("no such file")
-
-
-def test_another_thread_defers_nothing():
-    seen = []
-
-    def block():
-        with deferred():
-            seen.append(signal.getsignal(signal.SIGINT))
-
-    thread = threading.Thread(target=block)
-    thread.start()
-    thread.join()
-    assert seen == [signal.getsignal(signal.SIGINT)]
 
 
 def interrupted_while_starting(monkeypatch, action):

@@ -7,11 +7,148 @@ import operator
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from benchmarks.emulation import machine
 from benchmarks.emulation.triton_driver import emulated
-from tests.benchmarks.emulation import classes
 from tests.kit import mostly_nightly
+
+# Kernels that exercise what strange kernels are made of, each for one class of instructions.
+
+
+@triton.jit
+def sort_kernel(x, out, N: tl.constexpr):
+    i = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(out + i, tl.sort(tl.load(x + i)))
+
+
+@triton.jit
+def scan_kernel(x, out, N: tl.constexpr, M: tl.constexpr):
+    i = tl.arange(0, N)[:, None] * M + tl.arange(0, M)[None, :]
+    value = tl.load(x + i)
+    tl.store(out + i, tl.cumsum(value, 1))
+    tl.store(out + N * M + i, tl.cumsum(value, 0))
+
+
+@triton.jit
+def histogram_kernel(x, out, N: tl.constexpr, BINS: tl.constexpr):
+    tl.store(out + tl.arange(0, BINS), tl.histogram(tl.load(x + tl.arange(0, N)), BINS))
+
+
+@triton.jit
+def extremes_kernel(x, out, N: tl.constexpr):
+    value = tl.load(x + tl.arange(0, N))
+    tl.store(out, tl.argmax(value, 0))
+    tl.store(out + 1, tl.argmin(value, 0))
+
+
+@triton.jit
+def uniform_kernel(out, seed, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, tl.randint(seed, i))
+
+
+@triton.jit
+def functions_kernel(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    value = tl.load(x + i)
+    size = tl.abs(value)
+    tl.store(out + i, tl.exp(value))
+    tl.store(out + N + i, tl.log(size))
+    tl.store(out + 2 * N + i, tl.sin(value))
+    tl.store(out + 3 * N + i, tl.cos(value))
+    tl.store(out + 4 * N + i, tl.sqrt(size))
+    tl.store(out + 5 * N + i, value / (value * value + 1.5))
+    tl.store(out + 6 * N + i, tl.erf(value))
+    tl.store(out + 7 * N + i, tl.rsqrt(size))
+
+
+@triton.jit
+def whole_kernel(x, y, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    a, b = tl.load(x + i), tl.load(y + i)
+    tl.store(out + i, a + b)
+    tl.store(out + N + i, a * b)
+    tl.store(out + 2 * N + i, a // b)
+    tl.store(out + 3 * N + i, a % b)
+    tl.store(out + 4 * N + i, a >> 3)
+    tl.store(out + 5 * N + i, tl.minimum(a, b))
+
+
+@triton.jit
+def double_kernel(x, y, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    a, b = tl.load(x + i), tl.load(y + i)
+    tl.store(out + i, a / b)
+    tl.store(out + N + i, tl.sqrt(tl.abs(a)))
+    tl.store(out + 2 * N + i, tl.fma(a, b, a))
+    tl.store(out + 3 * N + i, tl.exp(a))
+    tl.store(out + 4 * N + i, tl.floor(a))
+
+
+@triton.jit
+def converted_kernel(x, small, back, N: tl.constexpr):
+    i = tl.arange(0, N)
+    value = tl.load(x + i).to(small.dtype.element_ty)
+    tl.store(small + i, value)
+    tl.store(back + i, value.to(tl.float32))
+
+
+@triton.jit
+def dot_kernel(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    x, y = tl.load(a + m[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :])
+    product = tl.dot(x, y, out_dtype=c.dtype.element_ty, input_precision="ieee")
+    tl.store(c + m[:, None] * N + n[None, :], product)
+
+
+@triton.jit
+def scaled_dot_kernel(
+    a, sa, b, sb, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, FA: tl.constexpr, FB: tl.constexpr
+):
+    PA: tl.constexpr = 2 if FA == "e2m1" else 1
+    PB: tl.constexpr = 2 if FB == "e2m1" else 1
+    m, n, blocks = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K // 32)
+    x = tl.load(a + m[:, None] * (K // PA) + tl.arange(0, K // PA)[None, :])
+    y = tl.load(b + n[None, :] * (K // PB) + tl.arange(0, K // PB)[:, None])
+    scale_x = tl.load(sa + m[:, None] * (K // 32) + blocks[None, :])
+    scale_y = tl.load(sb + n[:, None] * (K // 32) + blocks[None, :])
+    tl.store(c + m[:, None] * N + n[None, :], tl.dot_scaled(x, scale_x, FA, y, scale_y, FB))
+
+
+@triton.jit
+def gathered_kernel(x, index, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, tl.gather(tl.load(x + i), tl.load(index + i), 0))
+
+
+@triton.jit
+def atomics_kernel(x, whole, single, wide, N: tl.constexpr):
+    i = tl.arange(0, N)
+    value, bin = tl.load(x + i), i % 7
+    tl.atomic_add(whole + bin, value)
+    tl.atomic_max(whole + 7 + bin, value)
+    tl.atomic_min(whole + 14 + bin, value)
+    tl.atomic_or(whole + 21 + bin, value)
+    tl.atomic_xor(whole + 28 + bin, value)
+    tl.atomic_and(whole + 35 + bin, value)
+    tl.atomic_cas(whole + 42 + bin, tl.zeros_like(value), value)
+    tl.atomic_add(single + bin, value.to(tl.float32))
+    tl.atomic_max(single + 7 + bin, value.to(tl.float32))
+    tl.atomic_add(wide + bin, value.to(tl.int64))
+    tl.atomic_max(wide + 7 + bin, value.to(tl.int64))
+
+
+@triton.jit
+def locked_kernel(lock, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(out + i, tl.load(out + i) + i)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)
+
 
 F8 = {
     "fnuz e4m3": torch.float8_e4m3fnuz,
@@ -54,7 +191,7 @@ def near(found, expected, relative):
 def test_sorting(random, dtype):
     x = (torch.randn(2, 128, generator=random) * 100).to(dtype)
     out = torch.zeros_like(x)
-    classes.sort[(2,)](x, out, 128)
+    sort_kernel[(2,)](x, out, 128)
     assert torch.equal(out, x.sort(1)[0])
 
 
@@ -62,17 +199,17 @@ def test_sorting(random, dtype):
 def test_scans(random, dtype):
     x = (torch.randn(32, 64, generator=random) * 4).to(dtype)
     out = torch.zeros(2, 32, 64, dtype=dtype)
-    classes.scan[(1,)](x, out, 32, 64)
+    scan_kernel[(1,)](x, out, 32, 64)
     assert near(out, torch.stack([x.double().cumsum(1), x.double().cumsum(0)]), 1e-5 if dtype == torch.float32 else 0)
 
 
 def test_histogram_and_extremes(random):
     x = torch.randint(0, 64, (512,), generator=random, dtype=torch.int32)
     bins, places = torch.zeros(64, dtype=torch.int32), torch.zeros(2, dtype=torch.int32)
-    classes.histogram[(1,)](x, bins, 512, 64)
+    histogram_kernel[(1,)](x, bins, 512, 64)
     assert bins.tolist() == torch.bincount(x, minlength=64).tolist()
     numbers = torch.randn(512, generator=random)
-    classes.extremes[(1,)](numbers, places, 512)
+    extremes_kernel[(1,)](numbers, places, 512)
     assert places.tolist() == [int(numbers.argmax()), int(numbers.argmin())]
 
 
@@ -89,14 +226,14 @@ def philox(seed, counter):
 
 def test_random_numbers():
     out = torch.zeros(128, dtype=torch.int32)
-    classes.uniform[(1,)](out, 1234, 128)
+    uniform_kernel[(1,)](out, 1234, 128)
     assert [one & 0xFFFFFFFF for one in out.tolist()] == [philox(1234, i) for i in range(128)]
 
 
 def test_functions(random):
     x = torch.randn(256, generator=random) * 5
     out = torch.zeros(8, 256)
-    classes.functions[(1,)](x, out, 256)
+    functions_kernel[(1,)](x, out, 256)
     d, size = x.double(), x.double().abs()
     expected = [d.exp(), size.log(), d.sin(), d.cos(), size.sqrt(), d / (d * d + 1.5), torch.erf(d), size.rsqrt()]
     for found, wanted in zip(out, expected, strict=True):
@@ -109,7 +246,7 @@ def test_whole_numbers(random, dtype):
     x = torch.randint(0 if dtype == torch.uint8 else -top, top, (128,), generator=random, dtype=torch.int64).to(dtype)
     y = torch.randint(1, min(top, 2**40), (128,), generator=random, dtype=torch.int64).to(dtype)
     out = torch.zeros(6, 128, dtype=dtype)
-    classes.whole[(1,)](x, y, out, 128)
+    whole_kernel[(1,)](x, y, out, 128)
     a, b = x.long(), y.long()
     quotient = torch.div(a, b, rounding_mode="trunc")
     expected = [a + b, a * b, quotient, a - quotient * b, a >> 3, torch.minimum(a, b)]
@@ -119,7 +256,7 @@ def test_whole_numbers(random, dtype):
 def test_double_precision(random):
     x, y = torch.randn(2, 128, generator=random, dtype=torch.float64)
     out = torch.zeros(5, 128, dtype=torch.float64)
-    classes.double[(1,)](x, y, out, 128)
+    double_kernel[(1,)](x, y, out, 128)
     assert near(out, torch.stack([x / y, x.abs().sqrt(), x * y + x, x.exp(), x.floor()]), 1e-14)
 
 
@@ -127,7 +264,7 @@ def test_double_precision(random):
 def test_conversion_to_and_from_fp8(random, name):
     x = torch.randn(256, generator=random) * 20
     small, back = torch.zeros(256, dtype=F8[name]), torch.zeros(256)
-    classes.converted[(1,)](x, small, back, 256)
+    converted_kernel[(1,)](x, small, back, 256)
     assert torch.equal(small.view(torch.uint8), x.to(F8[name]).view(torch.uint8))
     assert torch.equal(back, small.float())
 
@@ -144,7 +281,7 @@ def test_products(random, dtype):
         for _ in range(2)
     )
     c = torch.zeros(64, 64, dtype=torch.int32 if whole else torch.float64 if dtype == torch.float64 else torch.float32)
-    classes.dot[(1,)](a, b, c, 64, 64, 64)
+    dot_kernel[(1,)](a, b, c, 64, 64, 64)
     assert near(c, a.double() @ b.double(), 0 if whole else 1e-13 if dtype == torch.float64 else 2e-5)
 
 
@@ -171,7 +308,7 @@ def test_scaled_products(arch, random, kinds, shape):
 
     (a, scale_a, x), (b, scale_b, y) = operand(kinds[0]), operand(kinds[1])
     c = torch.zeros(size, size)
-    classes.scaled_dot[(1,)](a, scale_a, b, scale_b, c, size, size, k, *kinds, matrix_instr_nonkdim=shape)
+    scaled_dot_kernel[(1,)](a, scale_a, b, scale_b, c, size, size, k, *kinds, matrix_instr_nonkdim=shape)
     expected = x @ y.T
     top = expected.abs().max()
     # gfx942 has no such instruction: Triton multiplies in bf16 there
@@ -181,7 +318,7 @@ def test_scaled_products(arch, random, kinds, shape):
 def test_gather(random):
     x, index = torch.randn(256, generator=random), torch.randint(0, 256, (256,), generator=random, dtype=torch.int32)
     out = torch.zeros(256)
-    classes.gathered[(1,)](x, index, out, 256)
+    gathered_kernel[(1,)](x, index, out, 256)
     assert torch.equal(out, x[index.long()])
 
 
@@ -189,7 +326,7 @@ def test_atomics(random):
     x = torch.randint(1, 1000, (256,), generator=random, dtype=torch.int32)
     whole, single, wide = torch.zeros(49, dtype=torch.int32), torch.zeros(14), torch.zeros(14, dtype=torch.int64)
     whole[14:21], whole[35:42] = 9999, -1
-    classes.atomics[(1,)](x, whole, single, wide, 256)
+    atomics_kernel[(1,)](x, whole, single, wide, 256)
     for bin in range(7):
         values = x[bin::7].tolist()
         expected = [
@@ -207,6 +344,6 @@ def test_waves_that_wait_for_a_lock_let_its_holder_go_on(monkeypatch):
     """They stand at lower addresses, and a barrier in every round of their loop: each turn of theirs is short."""
     monkeypatch.setattr(machine, "PATIENCE", 500)
     lock, out = torch.zeros(1, dtype=torch.int32), torch.zeros(128, dtype=torch.int32)
-    classes.locked[(5,)](lock, out, 128, num_warps=2)
+    locked_kernel[(5,)](lock, out, 128, num_warps=2)
     assert torch.equal(out, 5 * torch.arange(128, dtype=torch.int32))
     assert lock.item() == 0

@@ -98,16 +98,6 @@ def test_cases_of_one_launch_are_executed_once(tmp_path, asked):
     assert requests == ["list", 2, 0, "list", "list"], "of another choice nothing is executed twice"
 
 
-def test_another_process_begins_only_where_one_is_busy_and_something_is_left(tmp_path, asked, monkeypatch):
-    requests, _ = asked
-    monkeypatch.setattr(pool, "PROCESSES", 2)
-    monkeypatch.setattr(pool.os, "cpu_count", lambda: 2)
-    executed.executed(["gfx942"], Choice(cases=("a",)), CompileSetting(ROOT, tmp_path))
-    assert requests == ["list", 0]
-    executed.executed(["gfx942"], Choice(cases=("b",)), CompileSetting(ROOT, tmp_path))
-    assert requests == ["list", 0, "list"], "nothing is left"
-
-
 def test_a_process_that_died_is_told_and_replaced(tmp_path, asked):
     requests, outcome = asked
     outcome["m2@0"] = "crash"

@@ -57,55 +57,6 @@ def test_what_stands_before_a_product_of_small_floats_is_an_instruction_of_its_o
     assert found == names
 
 
-def test_the_same_launch_counts_the_same(arch):
-    code = kernels.compiled(kernels.added, arch, ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
-    arguments = [np.ones(512, np.float32), np.ones(512, np.float32), np.zeros(512, np.float32), 512]
-    assert execute(code, arguments, (1, 1, 1), 4) == execute(code, arguments, (1, 1, 1), 4)
-
-
-def test_rows_are_reduced_over_lanes_and_waves(arch, random):
-    code = kernels.compiled(kernels.softmax, arch, ("*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
-    x = random.standard_normal((5, 496)).astype(np.float32)
-    out = np.zeros_like(x)
-    execute(code, [x, out, 496], (5, 1, 1), 4)
-    power = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
-    assert np.allclose(out, power / power.sum(1, keepdims=True), rtol=2e-6, atol=0)
-
-
-def test_atomics_of_many_lanes_at_one_address(arch, random):
-    code = kernels.compiled(kernels.counted, arch, ("*i32", "*i32", "i32"), (256,)).asm["hsaco"]
-    values = random.integers(0, 5, 1000).astype(np.int32)
-    bins = np.zeros(5, np.int32)
-    execute(code, [values, bins, 1000], (4, 1, 1), 4)
-    assert bins.tolist() == np.bincount(values).tolist()
-
-
-@pytest.mark.parametrize("kind", ["fp16", "i8"])
-def test_products_by_matrix_instructions(arch, random, kind):
-    types = {"fp16": ("*fp16", "*fp16"), "i8": ("*i8", "*i32")}[kind]
-    code = kernels.compiled(kernels.product, arch, (types[0], types[0], types[1], "i32", "i32"), (64, 64, 64)).asm[
-        "hsaco"
-    ]
-    shape = (128, 192)
-    if kind == "fp16":
-        a, b = random.standard_normal((2, *shape)).astype(np.float16)
-        c = np.zeros((128, 128), np.float16)
-    else:
-        a, b = random.integers(-100, 100, (2, *shape)).astype(np.int8)
-        c = np.zeros((128, 128), np.int32)
-    done = execute(code, [a, b, c, 128, 192], (2, 2, 1), 4)
-    expected = a.astype(np.float64) @ b.astype(np.float64).T
-    assert np.abs(c - expected).max() <= (0.02 if kind == "fp16" else 0)
-    flops = {
-        "v_mfma_f32_16x16x16_f16": 16**3,
-        "v_mfma_f32_16x16x32_f16": 16 * 16 * 32,
-        "v_mfma_i32_16x16x32_i8": 16 * 16 * 32,
-        "v_mfma_i32_16x16x64_i8": 16 * 16 * 64,
-    }
-    used = {name: times for name, times in done.instructions.items() if name.startswith("v_mfma")}
-    assert sum(flops[name] * times for name, times in used.items()) == 128 * 128 * 192
-
-
 def test_an_access_outside_of_every_buffer_is_told_with_wave_lane_and_instruction(arch):
     code = kernels.compiled(kernels.counted, arch, ("*i32", "*i32", "i32"), (256,)).asm["hsaco"]
     values = np.zeros(256, np.int32)

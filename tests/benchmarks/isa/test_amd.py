@@ -99,11 +99,6 @@ def test_remote_stores_are_those_whose_address_carries_a_loaded_base():
     assert found["subdword_remote_stores"] == 0
 
 
-def test_a_kernel_that_forms_no_pointers_from_integers_has_no_remote_stores():
-    found = read(SCATTER, translates=False)
-    assert (found["remote_store_widths"], found["heap_base_loads"]) == ({}, 0)
-
-
 def test_the_argument_pointer_moves_behind_other_user_registers():
     assert argument_pointer(METADATA.format(early=0)) == ("s0", "s1")
     assert argument_pointer(METADATA.format(early=1)) == ("s4", "s5")
@@ -269,16 +264,6 @@ def test_a_wait_for_a_load_before_the_stores_drains_none_of_them():
     assert counted(body + push(0) + "\ts_waitcnt vmcnt(0)\n" + push(1)).inside == 1
 
 
-def test_values_loaded_ahead_leave_no_drain_between_blocks():
-    ahead = "\ts_waitcnt vmcnt(8)\n\tbuffer_load_dwordx4 v[14:17], v1, s[12:15], 0 offen\n"
-    assert counted(ahead + "".join(map(push, range(PEERS)))) == Drains(inside=0, between=0)
-
-
-def test_local_stores_and_loads_are_waited_for_at_no_cost():
-    local = "\tbuffer_store_dwordx4 v[10:13], v1, s[16:19], 0 offen\n\ts_waitcnt vmcnt(0)\n"
-    assert counted(VALUES + local * 3 + "".join(map(push, range(PEERS)))) == Drains(inside=0, between=1)
-
-
 def test_a_wait_that_publishes_the_stores_is_none():
     publish = "\ts_waitcnt vmcnt(0)\n\ts_barrier\n\tbuffer_wbl2 sc0 sc1\n\tglobal_atomic_swap v1, v2, s[4:5]\n"
     assert counted(VALUES + push(0) + push(1) + publish + push(2)) == Drains(inside=0, between=1)
@@ -289,11 +274,6 @@ def test_an_unrolled_loop_is_several_blocks():
     assert counted(block * 3) == Drains(inside=0, between=1)
     drained = VALUES + push(0) + "\ts_waitcnt vmcnt(0)\n" + push(1)
     assert counted(block + drained) == Drains(inside=1, between=1)
-
-
-def test_an_unrolled_loop_with_one_peer_is_several_blocks_too():
-    assert counted((VALUES + push(1, 2)) * 4) == Drains(inside=0, between=1)
-    assert counted((VALUES + push(1) + "\ts_waitcnt vmcnt(0)\n" + push(1)) * 4) == Drains(inside=1, between=1)
 
 
 def test_without_a_loop_the_stores_are_one_block():
@@ -308,10 +288,6 @@ def test_the_way_with_all_stores_is_walked():
         for peer in range(PEERS)
     )
     assert counted(VALUES + masked) == Drains(inside=7, between=1)
-
-
-def test_a_kernel_without_remote_stores_has_none():
-    assert counted("\tglobal_store_dwordx4 v1, v[10:13], s[4:5]\n\ts_waitcnt vmcnt(0)\n" * 2) == Drains()
 
 
 @pytest.mark.parametrize(

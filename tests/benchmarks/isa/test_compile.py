@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.isa.__main__ import main
 from benchmarks.isa.compile import forget_lines
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compile_faults")]
@@ -132,31 +131,6 @@ def test_a_module_that_does_not_import_is_counted(result):
     assert "no_such_package" in result["broken"][0]["why"]
 
 
-def test_an_unknown_architecture_is_refused_with_the_known_ones():
-    code, out, said = run("--tree", FAULTS, "--arch", "gfx90z")
-    assert (code, out) == (3, "")
-    assert said.strip() == "Error: architecture 'gfx90z' is not known; known: gfx942, gfx950, sm_90"
-
-
-def test_a_tree_that_is_not_a_folder_is_refused(tmp_path):
-    code, _, said = run("--tree", tmp_path / "none", "--arch", "gfx942")
-    assert code == 3
-    assert "is not a folder" in said
-
-
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_compiled(tmp_path):
-    out = tmp_path / "none" / "isa.json"
-    code, _, said = run("--tree", FAULTS, "--arch", "gfx942", "--out", out)
-    assert (code, said) == (3, f"Error: --out {out} cannot be written: its folder does not exist\n")
-
-
-def test_an_unknown_kernel_is_refused_with_the_known_ones(tmp_path):
-    tree = FAULTS.parent / "tree"
-    code, _, said = run("--tree", tree, "--arch", "gfx942", "--kernel", "gem", "--cache", tmp_path)
-    assert code == 3
-    assert "no kernel 'gem'; known: sample_all_gather, " in said
-
-
 @pytest.mark.parametrize(
     ("arguments", "known"),
     [
@@ -199,14 +173,6 @@ def test_knobs_of_a_sweep_that_cannot_load_are_named_before_a_gpu_is_asked(tmp_p
     found = {entry["knobs"]["num_stages"]: entry["will_not_load"] for entry in json.loads(out)["entries"]}
     assert found[2] is None
     assert found[4].startswith("it needs 98304 B of LDS and a workgroup on gfx942 may have 65536 B")
-
-
-def test_a_declaration_without_knobs_refuses_them(tmp_path):
-    (tmp_path / "knobs.json").write_text('[{"block": 64}]')
-    knobs = ("--kernel", "sound", "--knobs", tmp_path / "knobs.json")
-    _, out, _ = run(*compile_for_gfx942(FAULTS, tmp_path / "cache", *knobs))
-    (only,) = json.loads(out)["entries"]
-    assert only["why"].startswith("its isa() declaration does not take the knobs block")
 
 
 @pytest.mark.parametrize("text", ["{", "{}", "[]", "[1]"])
@@ -257,20 +223,3 @@ def test_a_remark_above_a_kernel_does_not_change_its_key_and_other_code_does(tmp
 
 
 # Code can be compiled for a part of a chip, without one: the count of compute units that is assumed can be given.
-
-
-def metrics(tmp_path, *options):
-    out = tmp_path / "out.json"
-    asked = ["--arch", "gfx942", "--kernel", "gemm", "--case", "n4096_k14336_m64_fp16", "--backend", "triton"]
-    assert main([*asked, *options, "--cache", str(tmp_path), "--out", str(out), "--progress", "none"]) == 0
-    (entry,) = json.loads(out.read_text())["entries"]
-    return entry["hash"], entry["metrics"]["atomics"]
-
-
-@pytest.mark.nightly
-def test_a_part_of_a_chip_gets_other_code_than_the_whole(tmp_path):
-    """64 tiles fill 304 CUs with 4 slices each, whose arrivals are counted; 20 CUs are busy without any."""
-    whole, part = metrics(tmp_path), metrics(tmp_path, "--compute-units", "20")
-    assert whole == metrics(tmp_path, "--compute-units", "304")
-    assert whole[0] != part[0]
-    assert [bool(atomics) for _, atomics in (whole, part)] == [True, False]

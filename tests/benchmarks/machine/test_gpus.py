@@ -72,13 +72,6 @@ def test_nvml(fake_nvml: types.SimpleNamespace) -> None:
     assert (second.address, second.links, second.links_down) == ("0000:02:00.0", 18, 1)
 
 
-def test_what_nvml_refuses_is_unknown(fake_nvml: types.SimpleNamespace) -> None:
-    for name in [name for name in vars(fake_nvml) if name.startswith("nvmlDeviceGet")]:
-        if name not in ("nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetPciInfo"):
-            setattr(fake_nvml, name, refuse)
-    assert nvml_facts()[0] == GpuFacts("0000:01:00.0", chip_id="2335", driver="580.1")
-
-
 @pytest.mark.parametrize(("rows", "retiring", "pending"), [((0, 2, 1, 0), 0, 1), ((0, 2, 0, 0), 1, 0), (None, 1, 1)])
 def test_pages_that_wait(
     fake_nvml: types.SimpleNamespace, rows: tuple[int, ...] | None, retiring: int, pending: int
@@ -233,13 +226,6 @@ def test_without_any_library_the_reasons_are_kept(root: Path, monkeypatch: pytes
     assert (found.product, found.uncorrected) == ("MI355X", 1)
     assert set(absent) == {"amdsmi"}
     assert "ModuleNotFoundError" in absent["amdsmi"]
-
-
-@pytest.mark.parametrize(
-    ("chip", "product"), [("74a1", "MI300X"), ("75a3", "MI355X"), ("2335", "H200 SXM"), ("", ""), ("ffff", "")]
-)
-def test_the_product(chip: str, product: str) -> None:
-    assert GpuFacts("", "a name", chip).product == product
 
 
 @pytest.mark.parametrize(

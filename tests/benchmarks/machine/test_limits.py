@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks.machine import limits
+from benchmarks.machine import limits, system
 from benchmarks.machine.gpus import GpuFacts
 from benchmarks.machine.limits import NodeFacts
 from benchmarks.machine.system import HostFacts
@@ -99,18 +102,6 @@ def test_each_fault_is_found_where_it_is_and_only_there(facts: NodeFacts, kind: 
     assert found.next_step
 
 
-def test_errors_come_first() -> None:
-    found = limits.problems(dataclasses.replace(one(uncorrected=1), host=HostFacts(1)))
-    assert [problem.level for problem in found] == ["error", "warning"]
-
-
-def test_this_machine_is_examined_without_torch(tmp_path: Path) -> None:
-    report = limits.examined(limits.node_facts(set(), [tmp_path]))
-    assert report["facts"]["gpus"] == {"count": 0}
-    assert report["facts"]["disk_bytes"].keys() == {"/tmp", str(tmp_path)}
-    assert all(problem["level"] in ("error", "warning") for problem in report["problems"])
-
-
 def test_facts_that_gpus_share_stand_once() -> None:
     two = [GpuFacts(f"0000:0{index}:00.0", "NVIDIA H200", uncorrected=index) for index in range(2)]
     facts = NodeFacts(tuple(two), host=HostFacts(numa_balancing=0))
@@ -121,3 +112,156 @@ def test_facts_that_gpus_share_stand_once() -> None:
     assert "memory" not in told["gpus"]
     assert told["numa_balancing"] == 0
     json.dumps(told, allow_nan=False)
+
+
+# What a node is told about GPUs that cannot be used: a fault is one line with the next step, a sound node has none.
+
+
+@pytest.fixture(autouse=True)
+def _no_hiding(monkeypatch):
+    for name in system.HIDING:
+        monkeypatch.delenv(name, raising=False)
+
+
+def said_of(root: Path, count: int) -> list[str]:
+    """What is said of GPUs that cannot be used, where torch sees so many; each has a next step."""
+    found = list(limits.unseen_gpus([device(i) for i in range(count)], root))
+    assert all(problem.next_step for problem in found)
+    return [problem.text for problem in found]
+
+
+def test_a_sound_node_has_no_fault(tmp_path):
+    assert said_of(amd_node(tmp_path), 8) == []
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda root: pci(root, 7, driver=""),
+        lambda root: pci(root, 7),  # its driver has started without a render node
+        lambda root: mi300x(root, 7),
+    ],
+)
+def test_seven_healthy_gpus_of_eight(tmp_path, spoil):
+    root = amd_node(tmp_path, 7)
+    spoil(root)
+    assert said_of(root, 7) == ["torch does not see 0000:75:00.0"]
+
+
+def test_gpus_of_others_are_no_fault(tmp_path, monkeypatch):
+    root = amd_node(tmp_path, 2)
+    pci(root, 2, driver="vfio-pci")
+    mi300x(root, 3)
+    (root / f"dev/dri/renderD{RENDER + 3}").unlink()  # not passed to this container
+    assert said_of(root, 2) == []
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0")
+    assert said_of(root, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EACCES, ["torch does not see 0000:15:00.0"]),
+        (errno.EPERM, []),  # cgroups give it to another job
+        (errno.EIO, ["torch does not see 0000:15:00.0"]),
+    ],
+)
+def test_a_device_file_that_cannot_be_opened(tmp_path, monkeypatch, number, said):
+    """A test may run as root, who may open everything."""
+    real = os.open
+
+    def refuse(path, *how, **more):
+        if Path(path).name == "renderD129":
+            raise OSError(number, os.strerror(number))
+        return real(path, *how, **more)
+
+    root = amd_node(tmp_path, 2)
+    monkeypatch.setattr(system.os, "open", refuse)
+    assert said_of(root, 1) == said
+
+
+def test_graphics_of_a_laptop_are_not_a_gpu_to_compute_on(tmp_path):
+    folder = pci(tmp_path, 0, kind="0x030000")
+    (folder / "drm/renderD128").mkdir(parents=True)
+    write(tmp_path / "dev/dri/renderD128", "")
+    assert said_of(tmp_path, 0) == []
+
+
+def test_h200(tmp_path):
+    for index in range(2):
+        h200(tmp_path, index)
+    assert said_of(tmp_path, 1) == ["torch does not see 0000:15:00.0"]
+
+
+# ---- the same among the problems of the doctor ----
+
+
+# Stand-ins for nodes: trees of /sys, /proc and /dev as the kernel shows them, and the devices that torch sees.
+
+
+RENDER = 128
+"""Minor number of the first render node (linux: drivers/gpu/drm/drm_drv.c)."""
+
+AMDGPU_FILES = {"current_compute_partition": "SPX", "current_memory_partition": "NPS1", "gpu_busy_percent": "0"}
+
+
+def address(index: int) -> str:
+    return f"0000:{0x05 + 0x10 * index:02x}:00.0"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text}\n")
+
+
+def pci(root: Path, index: int, vendor: str = "0x1002", kind: str = "0x120000", driver: str = "amdgpu") -> Path:
+    """A device on the PCI bus; driver "": nobody took it."""
+    folder = root / "sys/bus/pci/devices" / address(index)
+    write(folder / "vendor", vendor)
+    write(folder / "class", kind)
+    if driver:
+        (root / "sys/bus/pci/drivers" / driver).mkdir(parents=True, exist_ok=True)
+        (folder / "driver").symlink_to(root / "sys/bus/pci/drivers" / driver)
+    return folder
+
+
+def mi300x(root: Path, index: int, used_bytes: int = 290 << 20, **files: str) -> None:
+    """A healthy MI300X: PCI device, render node, KFD node.  files: of its PCI device, instead of AMDGPU_FILES."""
+    folder = pci(root, index)
+    (folder / "drm" / f"renderD{RENDER + index}").mkdir(parents=True)
+    for name, text in {**AMDGPU_FILES, "mem_info_vram_used": str(used_bytes), **files}.items():
+        write(folder / name, text)
+    write(root / f"dev/dri/renderD{RENDER + index}", "")
+    kfd_node(root, index + 2, RENDER + index)
+
+
+def kfd_node(root: Path, node: int, minor: int, simds: int = 1216, version: int = 90402) -> Path:
+    """A node of the KFD's topology; 0 and 1 are CPUs."""
+    properties = {"cpu_cores_count": 0, "simd_count": simds, "simd_per_cu": 4, "drm_render_minor": minor}
+    path = root / f"sys/class/kfd/kfd/topology/nodes/{node}/properties"
+    write(path.with_name("gpu_id"), str(1000 + node) if simds else "0")
+    write(path, "\n".join(f"{name} {value}" for name, value in {**properties, "gfx_target_version": version}.items()))
+    return path
+
+
+def amd_node(root: Path, count: int = 8, **files: str) -> Path:
+    """A node of that many healthy MI300X."""
+    write(root / "dev/kfd", "")
+    for index in range(2):
+        kfd_node(root, index, 0, simds=0, version=0)
+    for index in range(count):
+        mi300x(root, index, **files)
+    return root
+
+
+def h200(root: Path, index: int) -> None:
+    """A healthy H200."""
+    pci(root, index, vendor="0x10de", kind="0x030200", driver="nvidia")
+    write(root / f"proc/driver/nvidia/gpus/{address(index)}/information", f"Model: H200\nDevice Minor: \t {index}")
+    write(root / f"dev/nvidia{index}", "")
+
+
+def device(index: int, name: str = "AMD Instinct MI300X", arch: str = "gfx942", cus: int = 304) -> dict[str, Any]:
+    """What torch says of a device (benchmarks.worker.probe.devices)."""
+    known = {"index": index, "name": name, "arch": arch, "compute_units": cus, "memory_bytes": 205_822_885_888}
+    return {**known, "l2_bytes": 4 << 20, "uuid": f"uuid-{index}", "pci": address(index)}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import subprocess
 import sys
@@ -14,8 +12,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks.points import Batch, PointsFile, parse
-from benchmarks.shapes import Unfit
 from benchmarks.worker import bound, clocks
 from benchmarks.worker.clocks import DeviceClock, HostClock, Timed
 from tests.needed import absent
@@ -60,10 +56,6 @@ def test_time_in_which_the_core_runs_somebody_else_is_no_part_of_a_sample():
             other.kill()
     sample, wall, _ = map(float, said.stdout.split())
     assert sample < 0.75 * wall
-
-
-def test_sleeping_is_a_part_of_it():
-    assert HostClock(0, None).run([Timed(lambda: time.sleep(0.2))]).seconds[0] >= 0.2
 
 
 @pytest.mark.slow
@@ -161,12 +153,6 @@ def test_a_sample_on_a_device_is_the_call_alone_behind_a_flush(device):
     assert taken.busy_s >= 3 * FLUSH_US * 1e-6 + 160e-6
 
 
-def test_a_graph_counts_its_calls(device):
-    clock = DeviceClock(torch.device("cpu"), 64, None)
-    graph = Timed(lambda: device.enqueue("replay", 200.0), calls=20)
-    assert clock.run([graph]).seconds == pytest.approx([10e-6])
-
-
 def test_launch_latency_is_seen_and_then_hidden(device):
     clock = DeviceClock(torch.device("cpu"), 64, None)
 
@@ -205,13 +191,6 @@ def test_hot_samples_are_led_by_sleep_and_never_flushed(device):
     device.log.clear()
     assert clock.run([call(device, 30.0)]).seconds == pytest.approx([30e-6])
     assert device.log == ["event", "sleep", "event", "call", "event"]
-
-
-def test_the_host_waits_once_per_queue(device):
-    clock = DeviceClock(torch.device("cpu"), 64, None)
-    device.synchronisations = 0
-    clock.run([call(device, 30.0)] * (2 * clocks.QUEUE_DEPTH))
-    assert device.synchronisations == 3
 
 
 # Bursts on a made clock: what is launched, what is timed, and when the device had to wait.
@@ -311,12 +290,3 @@ def test_on_a_gpu_the_clock_starts_on_an_idle_device_with_cold_caches_and_stops_
     [seconds] = DeviceClock.whole(clock, [lambda: (done.append("call"), time.sleep(0.002))])
     assert done == ["flush", "barrier", "wait", "call", "wait"]
     assert seconds >= 0.002
-
-
-def test_a_points_file_says_how_many_calls():
-    batch = Batch("m16", "triton", ())
-    asked = PointsFile("f3a9", "gemm", 0, 8, (batch,), whole_calls=30)
-    written = json.loads(json.dumps(dataclasses.asdict(asked)))
-    assert parse(written) == asked
-    with pytest.raises(Unfit, match="whole_calls"):
-        parse(written | {"whole_calls": -1})

@@ -1,11 +1,18 @@
 """What of the objects that the harness measures with is another one now, and what inputs and comparisons hold."""
 
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
 import pytest
 import torch
 
-from benchmarks.worker import arms, bound, guards
+from benchmarks.worker import arms, bound, clocks, guards
 from benchmarks.worker.arms import _marks, _words
 from benchmarks.worker.guards import WORDS
+from kernels.spec import Case, Cost, Kernel, Place, Tolerance
+from tests.benchmarks.worker.test_clocks import Device, Event, device  # noqa: F401  (a fixture)
 
 
 def test_flushes_that_take_less_time_than_they_can_are_told():
@@ -64,11 +71,6 @@ def test_other_bases_are_seen(watched):
         Leaf.__bases__ = (Root,)
 
 
-def test_what_was_deleted_is_seen(watched, monkeypatch):
-    monkeypatch.delattr(Leaf, "own")
-    assert watched.replaced() == ["Leaf.own"]
-
-
 # By which a changed input is found.
 
 
@@ -114,3 +116,124 @@ def test_a_comparison_that_changes_is_seen_on_two_tensors_that_did_not(monkeypat
     assert pair.disturbed() == ""
     monkeypatch.setattr(torch.linalg, "vector_norm", lambda tensor, dtype: torch.zeros((), dtype=dtype))
     assert pair.disturbed() == guards.COMPARED_OTHERWISE
+
+
+# What needs a GPU, on a stand-in: streams, events and graphs; clocks that disagree; flushes that do nothing; memory
+# that two processes have open.
+
+
+toy = Kernel("toy", cases=[Case("c", tier="pr", dtype="fp32", n=64)], tolerance=Tolerance(), live=("x",))
+toy.inputs(lambda case, seed: {"x": torch.randn(case.n)})
+toy.cost(lambda case: Cost())
+toy.reference(lambda case, inputs: inputs["x"] * 2)
+
+
+class Stream:
+    """Work in it is done when somebody waits for it: it lags behind the current stream, whose work is done at once."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], object]] = []
+
+    def do(self) -> None:
+        while self.waiting:
+            self.waiting.pop(0)()
+
+
+SIDE = Stream()
+
+
+def on_the_side(joined: Callable[[torch.Tensor], bool]):
+    def build(case, inputs):
+        out = torch.empty_like(inputs["x"])
+
+        def call():
+            SIDE.waiting.append(lambda: torch.mul(inputs["x"], 2, out=out))
+            if joined(out):
+                SIDE.do()
+            return out
+
+        return call
+
+    return build
+
+
+toy.backend("never_joined")(on_the_side(lambda out: bool(torch.isnan(out[0]))))
+toy.backend("joined")(on_the_side(lambda out: True))
+
+
+@pytest.fixture
+def bench(device, monkeypatch):  # noqa: F811
+    """A case whose clock is that of a simulated device, which has a side stream."""
+    waiting = device.synchronize
+
+    def synchronize(*given: object) -> None:
+        SIDE.do()
+        waiting()
+
+    monkeypatch.setattr(bound, "synchronize", synchronize)
+    with contextlib.suppress(IndexError):
+        SIDE.waiting.clear()
+    clock = clocks.DeviceClock(torch.device("cpu"), 64, None)
+    made = arms.CaseBench(toy, toy.case("c").at(Place()), 0, 1, clock, arms.harness_numerics(), secret=5)
+    made.make_reference()
+    return made
+
+
+def spotted(bench: arms.CaseBench, name: str, kind: str) -> dict:
+    """What a spot check finds of a backend that passed its check."""
+    bench.build(name, name, {})
+    bench.call(name)
+    bench.poison(name)
+    bench.check(name)
+    return bench.samples([name] * 3, False, {"kind": kind, "secret": 11})["spot"]
+
+
+@pytest.mark.parametrize("kind", ["outputs", "inputs"])
+def test_a_side_stream_that_nobody_waits_for_is_late(bench, kind):
+    found = spotted(bench, "never_joined", kind)
+    assert found["late"]
+    assert found["why"] == "", "once the device is idle the output is right: only the order of the streams tells"
+
+
+@pytest.mark.parametrize("kind", ["outputs", "inputs"])
+def test_a_side_stream_that_is_joined_is_in_time(bench, kind):
+    found = spotted(bench, "joined", kind)
+    assert not any(found[what] for what in ("late", "left", "stale", "why", "misshapen"))
+    assert bench.values.held == [0], "the inputs have their values back"
+    bench.check("joined")
+
+
+def launches(device: Device, count: int) -> list[clocks.Timed]:  # noqa: F811
+    return [clocks.Timed(lambda: device.enqueue("call", 100.0))] * count
+
+
+def test_events_that_say_half_are_seen_by_the_host_s_clock(device, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(bound, "elapsed_time", lambda start, end: Event.elapsed_time(start, end) / 2)
+    clock = clocks.DeviceClock(torch.device("cpu"), 64, None)
+    clock.run(launches(device, 5 * clocks.QUEUE_DEPTH))
+    said = clock.disturbed()
+    assert "(5 of 5 spans): the time of this process cannot be trusted" in said
+    assert clock.disturbed() == "", "said once"
+
+
+def test_a_host_that_notices_late_in_few_spans_is_no_disagreement():
+    good, late = guards.Span(10e-3, 10.1e-3), guards.Span(10e-3, 30e-3)
+    assert guards.disagreement([good, good, late, late]) == ""
+    assert guards.disagreement([late, late, late]) == "", "too few to say"
+    assert "(3 of 4 spans)" in guards.disagreement([good, late, late, late])
+    assert guards.disagreement([guards.Span(1e-3, 1.9e-3)] * 9) == "", "short spans are mostly ends"
+
+
+def test_a_flush_that_reads_nothing_is_seen(device, monkeypatch):  # noqa: F811
+    clock = clocks.DeviceClock(torch.device("cpu"), 64, None)
+    monkeypatch.setattr(bound, "total", lambda *_, **__: device.enqueue("nothing", 1.0))
+    clock.run(launches(device, 20))
+    assert clock.disturbed().startswith("the caches are not flushed between calls: a flush takes ")
+
+
+@pytest.mark.parametrize("make", [lambda: clocks.HostClock(1 << 16, None)])
+def test_a_buffer_that_was_shrunk_flushes_nothing(make):
+    clock = make()
+    assert clock.disturbed() == ""
+    clock._flush.resize_(1)
+    assert clock.disturbed() == clocks.FLUSH_CHANGED

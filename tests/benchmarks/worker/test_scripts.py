@@ -15,9 +15,9 @@ from triton import testing
 from benchmarks.worker import clocks
 from benchmarks.worker.scripts import bits, closure
 from benchmarks.worker.scripts.closure import EXACT, FEW_BITS, TOLERANCES, ClosureBench, agree, tolerance
-from benchmarks.worker.scripts.interception import LONGEST, ClosureNames, TimedName, TimerCall, function_name, printed
+from benchmarks.worker.scripts.interception import LONGEST, ClosureNames, TimedName, TimerCall, printed
 from benchmarks.worker.scripts.ranks import Ranks
-from benchmarks.worker.scripts.timers import quantile, statement, summary
+from benchmarks.worker.scripts.timers import statement, summary
 
 
 def closure_bench(call: Any, *roots: Any, **more: Any) -> ClosureBench:
@@ -188,14 +188,6 @@ def test_a_large_tensor_in_host_memory_is_summed(monkeypatch: pytest.MonkeyPatch
     assert len({*map(bits.digest, (whole, swapped, other, last, whole.view(torch.float16)))}) == 5
 
 
-def test_a_swap_shows_unless_its_places_are_far_apart_by_both_column_counts() -> None:
-    whole = torch.arange(1 << 16)
-    for distance, seen in ((31, True), (1021, True), (31 * 1021, False)):
-        swapped = whole.clone()
-        swapped[[0, distance]] = whole[[distance, 0]]
-        assert (bits._sums(whole, bits.COLUMNS) != bits._sums(swapped, bits.COLUMNS)) is seen
-
-
 def test_after_timing_a_closure_must_give_what_it_gave() -> None:
     state = {"calls": 0}
 
@@ -249,11 +241,6 @@ def test_summary_is_that_of_triton(quantiles: Any, mode: str, found: Any) -> Non
     assert summary(times, quantiles, mode) == testing._summarize_statistics(times, quantiles, mode)
 
 
-def test_quantile_is_linear_between_order_statistics() -> None:
-    times = torch.rand(9).tolist()
-    assert quantile(times, 0.2) == pytest.approx(float(torch.quantile(torch.tensor(times), 0.2)))
-
-
 def test_a_statement_is_a_call_that_gives_the_value_of_an_expression() -> None:
     assert statement("x + y", "y = 2", {"x": 1})() == 3
     grows = statement("n += 1; seen.append(n)", "n = 0", {"seen": (seen := [])})
@@ -289,14 +276,6 @@ def test_arguments_and_loops_are_the_parameters_and_a_provider_is_the_backend() 
     assert found[0].case.endswith("bench:size=1,rows=2,columns=3,M=64,dtype=bf16")
     assert "measured_ms" not in found[1].case
     assert str(measured_ms) not in found[1].case
-
-
-def test_the_second_of_a_name_gets_a_number_and_lines_do_not_count() -> None:
-    names = ClosureNames(here)
-    first = timed(names)
-
-    second = timed(names)
-    assert second == TimedName(first.backend, f"{first.case}#2")
 
 
 @dataclasses.dataclass
@@ -338,8 +317,3 @@ def test_values_that_are_no_parameters_are_not_printed() -> None:
     assert printed("a/b c") == "a-b-c"
     assert printed(torch.ones(3)) == printed(object()) == printed(None) == printed([]) == printed("x" * 60) == ""
     assert "/" not in printed("torch.nn/x")
-
-
-def test_function_name_looks_inside() -> None:
-    assert function_name(functools.partial(functools.partial(max, 1), 2)) == "max"
-    assert function_name(torch.nn.Linear(2, 2)) == "Linear"

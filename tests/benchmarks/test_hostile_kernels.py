@@ -20,7 +20,7 @@ from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Protocol, Selection
 from benchmarks.program import Tally
 from tests.benchmarks.conftest import TOY, lines_of, processes_with, program
-from tests.benchmarks.hostile.kernels import HEALTHY, KERNELS, ORPHAN, WRITERS, HostileKernel
+from tests.benchmarks.hostile_kernels import HEALTHY, KERNELS, ORPHAN, WRITERS, HostileKernel
 from tests.kit import mostly_nightly
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
