@@ -29,7 +29,7 @@ endif
 # An installed Ridgeline takes one name; in the environment of a clone its rooms can be imported from any folder as well.
 SEE_ROOMS = $(BIN)/python -c "import sysconfig; print('$(CURDIR)', file=open(sysconfig.get_path('purelib') + '/ridgeline_rooms.pth', 'w'))"
 
-.PHONY: setup tools light lock check test test-slow test-nightly test-set-up compiled lint golden bundle pictures clean
+.PHONY: setup tools light lock check test test-slow test-nightly compiled lint golden bundle pictures clean
 setup: $(READY)
 tools: $(TOOLS)
 
@@ -72,11 +72,6 @@ test-slow: compiled
 # Grids, studies and whole set-ups; with SINCE=COMMIT those that a change since then can reach (tests/reached.py).
 test-nightly: compiled
 	$(PYTEST) -m nightly -n 3 --dist loadgroup $(if $(SINCE),--since $(SINCE))
-
-# The set-ups that README promises, as a stranger has them: clean clones, pip without configuration, each tested Python
-# that is on this machine (PYTHONS names others).  `make check` and `make test` in each: 5.7 GB and a quarter of an hour.
-test-set-up:
-	$(PYTHON) -m tests.set_ups $(PYTHONS)
 
 # What many tests would each be the first to do: compile our modules, and read all records into their cache (5.5 s of CPU).
 compiled: tools

@@ -1,7 +1,7 @@
 """The set-up: the extras resolve from plain PyPI on every tested Python, and the right build of torch is taken.
 
 Package indexes that a test needs are its own, on this machine; the resolver's check alone asks PyPI, and downloads no
-wheel.  `make test-set-up` makes whole environments.
+wheel.  The workflow Set-up makes whole environments.
 """
 
 from __future__ import annotations

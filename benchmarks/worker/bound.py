@@ -62,7 +62,7 @@ _WATCHED: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
 """What clocks, graphs, random numbers and comparisons rest on: (owner, its name, attributes).
 
 Patches of Event.elapsed_time, synchronize, perf_counter and the tests of equality have been published
-(tests/benchmarks/exploits/table.py)."""
+(tests/benchmarks/exploits/exploits.py)."""
 
 OURS = ("ridgeline.house.benchmarks.worker.", "ridgeline.house.kernels.numerics")
 """Modules of the harness in a measuring process; all that they define is watched, from when they are loaded."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import importlib
 import os
@@ -19,7 +18,6 @@ from kernels import spec
 from kernels._shared.collectives import registered, vendor
 from kernels.all_gather import all_gather
 from kernels.numerics import compare, poison
-from kernels.registry import discover
 from kernels.spec import Case, Place
 from kernels.symmetric_heap import create
 from tests.kernels.ranks import run_ranks
@@ -268,25 +266,6 @@ def test_more_channels_are_a_group_of_their_own(groups, monkeypatch):
     monkeypatch.delattr(torch.distributed, "ProcessGroupNCCL")
     with pytest.raises(spec.Unsupported, match=r"cannot set the channels.*min_ctas is needed"):
         vendor.group_of(8)
-
-
-@pytest.mark.parametrize(
-    ("operator", "baseline"),
-    [("all_gather", "rccl"), ("all_to_all", "rccl"), ("reduce_scatter", "rccl"), ("all_reduce", "rccl_direct")],
-)
-def test_the_knob_channels_is_no_part_of_the_definition(operator, baseline):
-    """A baseline with the knob is, for whoever does not turn it, the function that the definition's digest covers."""
-    kernel = discover()[operator]
-    plain = importlib.import_module(f"kernels.{operator}.vendors").__dict__[baseline]
-    given = kernel.backends[baseline]
-    with_knob = kernel.definition_digest()
-    assert given.knobs(kernel.cases[0], "sm_90", {"channels": 8}) == {"channels": 8}
-    assert given.knobs(kernel.cases[0], "sm_90") == {}
-    kernel.backends[baseline] = dataclasses.replace(given, build=plain)
-    try:
-        assert kernel.definition_digest() == with_knob
-    finally:
-        kernel.backends[baseline] = given
 
 
 def test_channels_choose_the_group(groups):

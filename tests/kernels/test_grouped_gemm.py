@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kernels import grouped_gemm
 from kernels.grouped_gemm import autotune, cases, config, routing, vendors
 from kernels.numerics import compare
-from kernels.spec import TUNES, Case, Place, Tolerance, Unsupported, functional
+from kernels.spec import TUNES, Case, Place, Tolerance, Unsupported
 from tests.kernels.ranks import run_alone
 
 KERNELS = {
@@ -257,18 +257,6 @@ def test_autotune_names_its_choice_and_skips_what_is_wrong(tiny, monkeypatch):
     monkeypatch.setattr(autotune, "_calls", lambda *_: iter([("fast but wrong", lambda: wrong)]))
     with pytest.raises(Unsupported, match="correctly here; tried: fast but wrong"):
         autotune.best(kernel, case, x)
-
-
-def test_autotune_takes_the_fastest_by_the_median_and_tells_of_new_outputs(tiny, monkeypatch):
-    kernel, case, x = tiny
-    right = vendors.loop(kernel.name.rsplit("_", 1)[1], case, x)
-    fresh = functional(lambda: right().clone())
-    monkeypatch.setattr(autotune, "_calls", lambda *_: iter([("loop", right), ("fresh", fresh)]))
-    times = {id(right): itertools.chain([0.95] * 7, itertools.repeat(2.0)), id(fresh): itertools.repeat(1.0)}
-    monkeypatch.setattr(autotune, "_on_host", lambda call: next(times[id(call)]))
-    chosen = tuned(kernel, case, x)
-    assert chosen.choice == "fresh"
-    assert chosen.functional
 
 
 def test_autotune_spends_its_rounds_on_calls_that_may_be_the_fastest(tiny, monkeypatch):

@@ -81,20 +81,6 @@ def test_published_points_come_right_after_the_present_choice(arch):
         assert fitting(grouped_config.PUBLISHED, arch, use=product)[0].items() <= tried[1].items()
 
 
-def test_no_default_is_a_published_point_and_none_are_tried_elsewhere(monkeypatch):
-    with_points = [config.config(case, "gfx942") for case, config in _cases()]
-    elsewhere = [config.candidates(case, "sm_90") for case, config in _cases()]
-    for config in (gemm_config, scatter_config):
-        monkeypatch.setattr(config, "PUBLISHED", ())
-    assert with_points == [config.config(case, "gfx942") for case, config in _cases()]
-    assert elsewhere == [config.candidates(case, "sm_90") for case, config in _cases()]
-
-
-def _cases():
-    for kernel, config in ((gemm, gemm_config), (gemm_all_scatter, scatter_config)):
-        yield from ((case, config) for case in kernel.cases)
-
-
 def test_a_point_is_for_some_rows_and_one_use():
     point = Published(("gfx942",), "o/r f at 1", datetime.date(2026, 1, 1), {"block_m": 64}, 17, 64, "wgrad")
     assert [rows for rows in (16, 17, 64, 65) if fitting([point], "gfx942", rows, "wgrad")] == [17, 64]

@@ -103,20 +103,6 @@ def test_an_fp4_adapter_does_what_the_recorded_kernel_makes_of_it(name, block, t
         right(moe_gemm2_mxfp4, case, x, backend.build(case, x, **backend.knobs(case, "gfx950")))
 
 
-def test_knobs_are_those_of_the_published_table_and_can_be_set(tmp_path):
-    few, many = moe_case(32)[0], Case("t", dtype="mxfp4", M=16384, N=7168, K=512, E=385, topk=9, BM=128).at(Place())
-    assert amd_vendors.knobs(few, "gfx950")["non_temporal"] is True
-    assert amd_vendors.knobs(many, "gfx950")["non_temporal"] is False
-    assert amd_vendors.stage2_knobs(few, "gfx950") == {"tile_m": 32, "tile_n": 128, "mode": "reduce"}
-    assert amd_vendors.stage2_knobs(many, "gfx950") == {"tile_m": 64, "tile_n": 256, "mode": "reduce"}
-    case, x = moe_case(32)
-    with installed(tmp_path, RECORDED):
-        for changes in ({"block_n": 128}, {"persist": True}, {"non_temporal": False}):
-            knobs = moe_gemm2_mxfp4.backends["aiter_mxmoe_atomic"].knobs(case, "gfx950", changes)
-            right(moe_gemm2_mxfp4, case, x, amd_vendors.aiter_mxmoe_atomic(case, x, **knobs))
-        right(moe_gemm2_mxfp4, case, x, amd_vendors.flydsl_stage2(case, x, mode="atomic"))
-
-
 def test_autotune_takes_a_functional_library_for_what_it_is(tmp_path, monkeypatch):
     """The choice is `ck`, whose every output is new: the harness must be told."""
     case, x = grouped_case("forward")
@@ -356,13 +342,6 @@ def test_every_scale_of_a_sorted_row_is_where_the_kernel_reads_it(block):
     tile, inside = (line // 16, line % 16) if block == 16 else (line // 32, line)
     assert torch.equal(scales_at(tiled, tile, inside, depth), scales)
     assert tiled.numel() == 5 * max(block, 32) * depth // 32
-
-
-def test_a_short_depth_is_filled_up_to_whole_words():
-    tiled = layouts.tiled_scales(numbered(32, 4))
-    assert tiled.shape == (32, 8)
-    line = torch.arange(32)
-    assert torch.equal(scales_at(tiled, line // 32, line, 128), numbered(32, 4))
 
 
 @given(tokens=st.integers(1, 40), topk=st.integers(1, 4), block=st.sampled_from([16, 32]), seed=st.integers(0, 9))

@@ -25,7 +25,7 @@ from kernels.all_gather import all_gather
 from kernels.gemm import gemm
 from kernels.grouped_gemm import grouped_gemm_dgrad, grouped_gemm_forward, grouped_gemm_wgrad
 from kernels.moe_gemm2_mxfp4 import moe_gemm2_mxfp4
-from kernels.spec import Place, Tolerance
+from kernels.spec import Tolerance
 from tests.benchmarks.emulation import kernels
 
 ROOT = Path(__file__).parents[3]
@@ -79,49 +79,6 @@ def test_every_declared_case_is_counted_or_says_why_not(undeclared):
     assert cases.counted_cases(gathers, ["gfx942"])[0] == []
     assert {one["why"] for one in cases.counted_cases(gathers, ["gfx942"])[1]} == {
         "an emulator takes cases of several ranks only where @all_gather.small declares them"
-    }
-
-
-def test_experts_have_each_set_of_knobs_in_a_backend_and_those_of_many_rows_in_both_with_tails_in_one(small):
-    for arch in ARCHS:
-        experts = [one for one in small if (one.operator, one.arch) == ("moe_gemm2_mxfp4", arch) and one.knobs]
-        sets = {}
-        for one in experts:
-            assert one.knobs not in sets.setdefault(one.backend, []), "once"
-            sets[one.backend].append(one.knobs)
-        assert set(sets) == {"triton_atomic", "triton_reduce"}
-        for case in (case for case in moe_gemm2_mxfp4.cases if case.name != "tiny_bm16"):
-            placed = case.at(Place(device="meta", arch=arch))
-            knobs = [moe_gemm2_mxfp4.backends[backend].knobs(placed, arch) in sets[backend] for backend in sets]
-            assert sum(knobs) == (1 if case.BM <= 32 else 2)
-        for backend in sets:
-            of_backend = [one for one in experts if one.backend == backend]
-            tails = {one.case.N % one.knobs["block_n"] != 0 for one in of_backend}
-            assert tails == {one.case.K % one.knobs["block_k"] != 0 for one in of_backend} == {True, False}
-        tails = {(one.case.BM, one.case.N % one.knobs["block_n"] != 0) for one in experts}
-        alone = {(16, True), (32, False)} if arch == "gfx950" else set()  # one set of knobs for each of these blocks
-        assert tails == {(rows, tail) for rows in (16, 32, 64, 128) for tail in (True, False)} - alone
-
-
-def test_what_is_counted_has_a_shape_that_depends_on_no_knob():
-    found, others = cases.counted_cases(OPERATORS, ARCHS)
-    assert others == []
-    shapes = {}
-    for one in found:
-        shapes.setdefault((one.operator, one.declared.name), set()).add(one.case.name)
-    assert all(len(names) == 1 for names in shapes.values())
-    assert {one.units for one in found} == {None}
-    assert {one.operator for one in found} == set(OPERATORS)
-
-
-def test_tails_and_whole_tiles_split_k_and_every_block_of_rows(small):
-    of_gemm = [one for one in small if one.operator == "gemm" and one.knobs["variant"] == "split"]
-    assert {one.case.K % one.knobs["block_k"] == 0 for one in of_gemm} == {True, False}
-    assert {one.case.N % one.knobs["block_n"] == 0 for one in of_gemm} == {True, False}
-    assert max(one.knobs["split_k"] for one in of_gemm) > 2
-    experts = [one for one in small if one.operator == "moe_gemm2_mxfp4" and one.knobs]
-    assert {(one.case.BM, one.backend) for one in experts} == {
-        (rows, backend) for rows in (16, 32, 64, 128) for backend in ("triton_atomic", "triton_reduce")
     }
 
 

@@ -44,58 +44,6 @@ def extremes_kernel(x, out, N: tl.constexpr):
 
 
 @triton.jit
-def uniform_kernel(out, seed, N: tl.constexpr):
-    i = tl.arange(0, N)
-    tl.store(out + i, tl.randint(seed, i))
-
-
-@triton.jit
-def functions_kernel(x, out, N: tl.constexpr):
-    i = tl.arange(0, N)
-    value = tl.load(x + i)
-    size = tl.abs(value)
-    tl.store(out + i, tl.exp(value))
-    tl.store(out + N + i, tl.log(size))
-    tl.store(out + 2 * N + i, tl.sin(value))
-    tl.store(out + 3 * N + i, tl.cos(value))
-    tl.store(out + 4 * N + i, tl.sqrt(size))
-    tl.store(out + 5 * N + i, value / (value * value + 1.5))
-    tl.store(out + 6 * N + i, tl.erf(value))
-    tl.store(out + 7 * N + i, tl.rsqrt(size))
-
-
-@triton.jit
-def whole_kernel(x, y, out, N: tl.constexpr):
-    i = tl.arange(0, N)
-    a, b = tl.load(x + i), tl.load(y + i)
-    tl.store(out + i, a + b)
-    tl.store(out + N + i, a * b)
-    tl.store(out + 2 * N + i, a // b)
-    tl.store(out + 3 * N + i, a % b)
-    tl.store(out + 4 * N + i, a >> 3)
-    tl.store(out + 5 * N + i, tl.minimum(a, b))
-
-
-@triton.jit
-def double_kernel(x, y, out, N: tl.constexpr):
-    i = tl.arange(0, N)
-    a, b = tl.load(x + i), tl.load(y + i)
-    tl.store(out + i, a / b)
-    tl.store(out + N + i, tl.sqrt(tl.abs(a)))
-    tl.store(out + 2 * N + i, tl.fma(a, b, a))
-    tl.store(out + 3 * N + i, tl.exp(a))
-    tl.store(out + 4 * N + i, tl.floor(a))
-
-
-@triton.jit
-def converted_kernel(x, small, back, N: tl.constexpr):
-    i = tl.arange(0, N)
-    value = tl.load(x + i).to(small.dtype.element_ty)
-    tl.store(small + i, value)
-    tl.store(back + i, value.to(tl.float32))
-
-
-@triton.jit
 def dot_kernel(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     x, y = tl.load(a + m[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :])
@@ -115,12 +63,6 @@ def scaled_dot_kernel(
     scale_x = tl.load(sa + m[:, None] * (K // 32) + blocks[None, :])
     scale_y = tl.load(sb + n[:, None] * (K // 32) + blocks[None, :])
     tl.store(c + m[:, None] * N + n[None, :], tl.dot_scaled(x, scale_x, FA, y, scale_y, FB))
-
-
-@triton.jit
-def gathered_kernel(x, index, out, N: tl.constexpr):
-    i = tl.arange(0, N)
-    tl.store(out + i, tl.gather(tl.load(x + i), tl.load(index + i), 0))
 
 
 @triton.jit
@@ -213,62 +155,6 @@ def test_histogram_and_extremes(random):
     assert places.tolist() == [int(numbers.argmax()), int(numbers.argmin())]
 
 
-def philox(seed, counter):
-    """The first word of Philox 4 x 32 with 10 rounds."""
-    low = 0xFFFFFFFF
-    key, state = [seed & low, seed >> 32], [counter, 0, 0, 0]
-    for _ in range(10):
-        a, b = state[0] * 0xD2511F53, state[2] * 0xCD9E8D57
-        state = [b >> 32 ^ state[1] ^ key[0], b & low, a >> 32 ^ state[3] ^ key[1], a & low]
-        key = [key[0] + 0x9E3779B9 & low, key[1] + 0xBB67AE85 & low]
-    return state[0]
-
-
-def test_random_numbers():
-    out = torch.zeros(128, dtype=torch.int32)
-    uniform_kernel[(1,)](out, 1234, 128)
-    assert [one & 0xFFFFFFFF for one in out.tolist()] == [philox(1234, i) for i in range(128)]
-
-
-def test_functions(random):
-    x = torch.randn(256, generator=random) * 5
-    out = torch.zeros(8, 256)
-    functions_kernel[(1,)](x, out, 256)
-    d, size = x.double(), x.double().abs()
-    expected = [d.exp(), size.log(), d.sin(), d.cos(), size.sqrt(), d / (d * d + 1.5), torch.erf(d), size.rsqrt()]
-    for found, wanted in zip(out, expected, strict=True):
-        assert near(found, wanted, 2e-6)
-
-
-@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
-def test_whole_numbers(random, dtype):
-    top = min(torch.iinfo(dtype).max, 2**62)
-    x = torch.randint(0 if dtype == torch.uint8 else -top, top, (128,), generator=random, dtype=torch.int64).to(dtype)
-    y = torch.randint(1, min(top, 2**40), (128,), generator=random, dtype=torch.int64).to(dtype)
-    out = torch.zeros(6, 128, dtype=dtype)
-    whole_kernel[(1,)](x, y, out, 128)
-    a, b = x.long(), y.long()
-    quotient = torch.div(a, b, rounding_mode="trunc")
-    expected = [a + b, a * b, quotient, a - quotient * b, a >> 3, torch.minimum(a, b)]
-    assert torch.equal(out, torch.stack(expected).to(dtype))
-
-
-def test_double_precision(random):
-    x, y = torch.randn(2, 128, generator=random, dtype=torch.float64)
-    out = torch.zeros(5, 128, dtype=torch.float64)
-    double_kernel[(1,)](x, y, out, 128)
-    assert near(out, torch.stack([x / y, x.abs().sqrt(), x * y + x, x.exp(), x.floor()]), 1e-14)
-
-
-@pytest.mark.parametrize("name", F8)
-def test_conversion_to_and_from_fp8(random, name):
-    x = torch.randn(256, generator=random) * 20
-    small, back = torch.zeros(256, dtype=F8[name]), torch.zeros(256)
-    converted_kernel[(1,)](x, small, back, 256)
-    assert torch.equal(small.view(torch.uint8), x.to(F8[name]).view(torch.uint8))
-    assert torch.equal(back, small.float())
-
-
 @pytest.mark.parametrize(
     "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, *F8.values()]
 )
@@ -313,13 +199,6 @@ def test_scaled_products(arch, random, kinds, shape):
     top = expected.abs().max()
     # gfx942 has no such instruction: Triton multiplies in bf16 there
     assert (c - expected).abs().max() / top < (1e-5 if arch == "gfx950" else 1e-2)
-
-
-def test_gather(random):
-    x, index = torch.randn(256, generator=random), torch.randint(0, 256, (256,), generator=random, dtype=torch.int32)
-    out = torch.zeros(256)
-    gathered_kernel[(1,)](x, index, out, 256)
-    assert torch.equal(out, x[index.long()])
 
 
 def test_atomics(random):
