@@ -204,19 +204,6 @@ def seen(checkout: Path, program: str, *paths: Path) -> str:
     return found.fault
 
 
-def test_a_module_of_python_is_not_one_of_a_package_that_has_its_name(tmp_path):
-    """Nor is the entry of a finder in sys.path a file that was read."""
-    declared = DECLARED.replace("Kernel('rms')", "'rms'")
-    files = {"perf/__init__.py": "", "perf/norms.py": declared, "mine/__init__.py": "", "mine/ops.py": "exec('')"}
-    root = written(tmp_path, {**files, "mine/types.py": "", "mine/json.py": "", "ridgeline.toml": 'kernels = ["perf"]'})
-    assert "mine/types.py" in CheckoutCode(root).files("perf.norms")
-    assert seen(root, "import types, json; import perf.norms") == ""
-    opening = (
-        "import contextlib, os; os.chdir(sys.argv[1])\nwith contextlib.suppress(OSError): open('__editable__.hook')"
-    )
-    assert seen(root, opening) == ""
-
-
 @pytest.fixture
 def sides(tmp_path) -> tuple[Path, Path]:
     """A repository, and a worktree of it that lacks what the repository has as well."""

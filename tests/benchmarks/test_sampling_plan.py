@@ -73,14 +73,6 @@ def test_the_pr_tier_has_the_worlds_that_the_machine_is_used_with(machine, world
     assert [case.world for case in planned(machine, *every, selection=Selection("nightly"))] == [1, 2, 4, 8]
 
 
-def test_a_case_that_is_asked_for_by_name_is_planned_or_said():
-    by_name = planned(H200, {"world": 8}, selection=Selection(cases=("c0",)))
-    assert [case.skip for case in by_name] == ["needs 8 GPUs, this machine has 2"]
-    assert [case.skip for case in planned(H200 | {"count": 8}, {"world": 4}, selection=Selection(cases=("c*",)))] == [
-        ""
-    ]
-
-
 def test_patterns_choose_cases_by_name_or_with_the_kernel():
     chosen = planned(CPU, {}, {}, selection=Selection(cases=("toy/c1",)))
     assert [case.name for case in chosen] == ["c1"]

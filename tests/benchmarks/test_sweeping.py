@@ -76,11 +76,6 @@ def test_what_is_not_timed_is_in_the_line_of_its_point_and_in_one_line_only():
     assert {one.point.id for one in parts[0].batch.untimed} <= parts[0].sweep_field(FILE)["points"].keys()
 
 
-@pytest.mark.parametrize(("count", "most", "sizes"), [(0, 3, [0]), (3, 3, [3]), (4, 3, [2, 2]), (10, 4, [3, 3, 4])])
-def test_parts_are_few_and_of_one_size(count, most, sizes):
-    assert [len(part) for part in sweeping.parts(POINTS[:count], most)] == sizes
-
-
 def test_unknown_names_are_refused_before_anything_runs():
     for wrong, words in (
         (Batch("d", "triton", ()), "batch 0 of the points file: gemm has no case 'd'; known: c"),
@@ -319,22 +314,6 @@ def test_a_run_that_is_killed_goes_on_and_every_fault_costs_its_point(tree, tmp_
     for fault, status in (("hangs", "hang"), ("dies", "crash")):
         arm = arms[bad[fault].label]
         assert (arm["status"], arm["why"].startswith("not tried again: ")) == (status, True)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--kernel", "swept"], "--kernel beside --points"),
-        (["--tree", "base=."], "one checkout are measured at a time"),
-    ],
-)
-def test_options_that_say_what_the_file_says_are_refused(tree, tmp_path, options, words):
-    points = asked(tmp_path, 0, Batch("one", "ours", ()))
-    done = subprocess.run(
-        [*command(tree, points, tmp_path / "out.jsonl"), *options], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 3
-    assert words in done.stderr
 
 
 # What a sweep could try: in full, as overrides, and where a tuned entry would be; without a GPU.

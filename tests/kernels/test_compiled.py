@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 import triton
-from packaging.version import Version
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource, GluonJITFunction
@@ -226,67 +225,6 @@ def copies_are_waited_for() -> None:
         assert not re.search(r"cp\.async\.bulk\.tensor\.2d\.global", ptx[ptx.index("fence.proxy.async;") :]), name
 
 
-# ---- grouped products ------------------------------------------------------------------------------------------------
-
-GROUPED = ("dsv3_gateup_b8_m2048_balanced", "gptoss20b_down_b4_m2048_extreme")
-MIXTURE = ("kimi_m16_bm16", "dsv3_m16_bm16", "dsv3_m16384_bm64")
-"""Shapes with and without tails; decode and prefill."""
-
-MATRIX = {"sm_90": ("HMMA", "HGMMA"), "gfx942": ("v_mfma_f32",), "gfx950": ("v_mfma_scale_f32_16x16x128_f8f6f4",)}
-"""What the instructions of the mixture's products start with."""
-
-
-def products_fit(arch: str, cache: str) -> None:
-    """The default knobs compile without spills, within the shared memory that is foreseen, for matrix units.
-
-    On sm_90 a warp of the mixture fills its registers with activations; a few are put aside around the loop, not in it.
-    Under Triton 3.9 a grouped product on sm_90 puts 16 bytes aside around its loop, too.
-    """
-    from benchmarks.isa.compile import Cache, Compiler
-
-    compiler, count = Compiler(arch, Cache(Path(cache))), 0
-    for name, kernel in discover().kernels.items():
-        mixture = name == "moe_gemm2_mxfp4"
-        cases = MIXTURE if mixture else GROUPED if name.startswith("grouped_gemm") else ()
-        for case, (backend, hook) in itertools.product(map(kernel.case, cases), kernel.compilations.items()):
-            for job in hook(case, arch):
-                record, count = compiler.record(job, lambda: ""), count + 1
-                where = (name, backend, job.label, record)
-                assert record["status"] == "ok", where
-                metrics = record["metrics"]
-                around_the_loop = arch == "sm_90" and (mixture or Version(triton.__version__) >= Version("3.9"))
-                assert metrics["scratch_bytes"] <= (64 if around_the_loop else 0), where
-                assert "local" not in (metrics["loop"] or {"mix": {}})["mix"], where
-                assert metrics.get("vgpr_spills", 0) + metrics.get("sgpr_spills", 0) == 0, where
-                assert metrics["lds_bytes"] <= _foreseen(kernel, case, backend, arch) <= lds_limit(arch), where
-                if not job.label.endswith((" sum", " clear")):
-                    assert metrics["matrix"], where
-                    assert not mixture or all(one.startswith(MATRIX[arch]) for one in metrics["matrix"]), where
-                if arch == "sm_90" and not mixture:  # four steps of 16 fill a block of 64
-                    assert _most_in_flight(Path(cache, record["asm"]).read_text()) >= 4, where
-    assert count == 6 + (11 if arch == "sm_90" else 9), count  # the streamed layout clears its output itself
-
-
-def _foreseen(kernel: Any, case: Case, backend: str, arch: str) -> int:
-    """Bytes of shared memory by the operator's own formula."""
-    from kernels.grouped_gemm import config as grouped
-    from kernels.moe_gemm2_mxfp4 import config as mixture
-
-    knobs = kernel.backends[backend].config(case, arch)
-    if kernel.name == "moe_gemm2_mxfp4":
-        return max(mixture.shared_bytes(case, knobs, arch), 1024)
-    return grouped.shared_bytes(knobs, 2, arch)
-
-
-def _most_in_flight(text: str) -> int:
-    """Most wgmma instructions in a row without a wait between them; the assembler waits after each one if it must."""
-    best = run = 0
-    for line in text.splitlines():
-        run = run + 1 if "HGMMA" in line else 0 if "WARPGROUP.DEPBAR" in line else run
-        best = max(best, run)
-    return best
-
-
 # ---- a process per architecture --------------------------------------------------------------------------------------
 
 
@@ -295,9 +233,3 @@ def _most_in_flight(text: str) -> int:
 @pytest.mark.parametrize("check", mostly_nightly(["defaults_fit", "knobs_reach_the_code"], "knobs_reach_the_code"))
 def test_code_for(check, arch):
     run_alone("tests.kernels.test_compiled", check, arch)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "sm_90"])
-def test_code_of_grouped_products_for(arch, tmp_path):
-    run_alone("tests.kernels.test_compiled", "products_fit", arch, str(tmp_path), TRITON_CACHE_DIR=str(tmp_path))

@@ -89,12 +89,6 @@ def test_a_wrong_list_of_packages_is_one_clear_error(tmp_path, text, said):
     assert isinstance(caught.value, DeclarationError)
 
 
-def test_harnesses_of_older_commits_find_the_digest_by_its_old_name():
-    kernel = discover()["gemm"]
-    assert kernel.yardstick({"a": 1}, kernel.cases[0]) == kernel.definition_digest({"a": 1}, kernel.cases[0])
-    assert kernel.yardstick({"a": 1}) != kernel.yardstick({"a": 2})
-
-
 @pytest.mark.parametrize("settings", [True, False])
 def test_what_nobody_named_a_place_for_lies_at_the_root(tmp_path, monkeypatch, settings: bool) -> None:
     (tmp_path / "deep/er").mkdir(parents=True)

@@ -53,21 +53,6 @@ def test_slices_of_k_fill_the_device_that_is_there(arch):
         assert slices[max(slices)] > slices[min(slices)] == 1, (arch, slices)
 
 
-@pytest.mark.parametrize(
-    ("m", "n", "k", "wanted"),
-    [
-        (32, 4096, 14336, ("split", 32, 64, 2, 6)),
-        (128, 4096, 4096, ("split", 128, 64, 1, 8)),  # 32 square tiles
-        (256, 4096, 14336, ("split", 128, 128, 2, 7)),
-        (512, 8192, 4096, ("persistent", 128, 256, None, 4)),
-        (1024, 8192, 4096, ("specialized", 128, 256, 1, 3)),
-    ],
-)
-def test_hopper_fills_132_sms_with_few_slices_and_multiplies_with_roles_from_two_rounds_of_tiles_on(m, n, k, wanted):
-    knobs = gemm_config.rule(on(Case("c", M=m, N=n, K=k, dtype="fp16"), "sm_90", 132), "sm_90")
-    assert tuple(knobs.get(name) for name in ("variant", "block_m", "block_n", "split_k", "num_stages")) == wanted
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("arch", COUNTS)
 def test_every_launch_is_valid_on_a_part_of_a_chip(arch):

@@ -190,15 +190,6 @@ def test_an_argument_more_is_named_and_one_with_a_default_is_no_matter(name, tmp
     built(name, dataclasses.replace(record, arguments=(*record.arguments, optional)), tmp_path / "optional")
 
 
-@pytest.mark.parametrize("name", sorted(USERS))
-def test_another_dtype_is_refused_with_both(name, tmp_path):
-    record = RECORDED[name]
-    for index, tensor in enumerate(t for t in record.tensors if t in passed(name)):
-        changed = {**record.tensors, tensor: {**record.tensors[tensor], "dtype": ["fp8"]}}
-        said = refusal(name, dataclasses.replace(record, tensors=changed), tmp_path / str(index))
-        assert re.search(rf"refuses this case: {tensor} is \w+, it takes fp8", said), said
-
-
 # ---- what is absent, or another project ----------------------------------------------------------------------------
 
 

@@ -110,58 +110,6 @@ for shift in (0, 1):
     assert arms["base/script/shift=1"]["status"] == arms["head/script/shift=0"]["status"] == "ok"
 
 
-GRADIENTS = """
-import torch, mylib
-from triton.testing import do_bench
-x, layer = torch.randn(4, 8, requires_grad=True), torch.nn.Linear(8, 8)
-
-def full():
-    y = mylib.double(layer(x))
-    y.backward(torch.randn_like(y))
-
-do_bench(full, grad_to_none=[x])
-y = mylib.double(layer(x))
-do = torch.randn_like(y)
-layer.zero_grad()
-do_bench(lambda: y.backward(do, retain_graph=True), grad_to_none=[x])
-step = torch.optim.SGD(layer.parameters(), lr=0.1)
-for one in layer.parameters():
-    one.grad = torch.ones_like(one)
-do_bench(step.step)                         # reads gradients, and writes weights
-assert all((one.grad == 1).all() for one in layer.parameters())
-"""
-
-
-OWN_BACKWARD = """
-import torch
-class Double(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, g):
-        return BACKWARD
-
-double = Double.apply
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("backward", "status"), [("g * 2.1", "wrong"), ("g + g", "ok")])
-def test_gradients_are_outputs(adopt: Adopt, backward: str, status: str) -> None:
-    """They are compared where a closure returns nothing, and those that were there before it stay."""
-    sides = {"base": "g * 2", "head": backward}
-    files = {role: {"mylib/__init__.py": OWN_BACKWARD.replace("BACKWARD", said)} for role, said in sides.items()}
-    found = adopt(GRADIENTS, **files)
-    seen = {key: arm["status"] for key, arm in found.arms().items() if key.startswith("head/")}
-    assert seen == {"head/full/call": status, "head/script/call": status, "head/step/call": "ok"}
-    base = found.survey.sides["base"].by_key
-    assert sorted(base["full/call"].outputs) == ["float32[4, 8]", "float32[8, 8]", "float32[8]"]
-    assert sum("not compared" in one for one in found.warnings()) == 1  # of the optimizer nothing is seen
-    assert found.survey.sides["head"].end.kind == ""
-
-
 TRAPS = '''
 import torch, mylib
 from torch.utils.benchmark import Timer

@@ -205,19 +205,6 @@ def opened(clock: Clock) -> SecondsLedger:
     return ledger
 
 
-def test_each_second_is_that_of_its_request(clock: Clock) -> None:
-    ledger = opened(clock)
-    spend(ledger, clock, "join", 1.0)
-    spend(ledger, clock, "samples", 0.25, warm_up=True)
-    clock.now += 0.75
-    spend(ledger, clock, "samples", 2.0, warm_up=False)
-    spend(ledger, clock, "poison", 0.5)
-    spend(ledger, clock, "check", 0.5)
-    whole_s, found = ledger.close()
-    assert found == {"start": 1.0, "warm-up": 0.25, "rounds": 2.0, "checks": 1.0, "between": 0.75}
-    assert whole_s == sum(found.values()) == 5.0
-
-
 def test_the_seconds_of_trials_side_by_side_add_up_to_those_of_the_clock(clock: Clock) -> None:
     """One prepares for 4 s; beside its second and third a second one is under way, which is timed in the third."""
     ledger, other = opened(clock), ThreadPoolExecutor(1)

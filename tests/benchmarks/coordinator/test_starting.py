@@ -223,19 +223,6 @@ def test_it_takes_effect_at_the_end_of_the_block(number):
     assert done == ["both blocks"]
 
 
-def test_an_error_inside_does_not_swallow_it():
-    def block():
-        with deferred():
-            signal.raise_signal(signal.SIGINT)
-            raise OSError("no such file")
-
-    with pytest.raises(KeyboardInterrupt) as raised:
-        block()
-    assert isinstance(raised.value.__context__, OSError)
-    with pytest.raises(OSError, match="no such file"), deferred():
-        raise OSError("no such file")
-
-
 def interrupted_while_starting(monkeypatch, action):
     """Run `action`; every process it starts is followed by Ctrl-C before anything has stored it."""
     started, start = [], starting.ForkServer.started

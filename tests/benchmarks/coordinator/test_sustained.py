@@ -154,14 +154,6 @@ def test_the_definition_names_the_regime_only_where_it_is_not_spaced():
 
 
 @pytest.mark.slow
-def test_a_fault_in_a_burst_costs_its_own_arm_only(toy_tree):
-    line = line_of([Checkout("head", toy_tree("tree"))], "faults", "one", ("good", "wrong", "falls", "functional"))
-    arms = {key.removeprefix("head/"): arm["status"] for key, arm in line["cases"]["one"]["arms"].items()}
-    assert arms["good"] == arms["functional"] == "ok"
-    assert (arms["wrong"], arms["falls"]) == ("wrong", "crash")
-
-
-@pytest.mark.slow
 def test_ranks_of_a_collective_make_equally_many_calls_and_the_slowest_counts(toy_tree):
     line = line_of([Checkout("head", toy_tree("tree"))], "pairs", "two", ("library",))
     timed = [a for case in line["cases"].values() for a in case["arms"].values() if a["status"] == "ok"]
@@ -193,10 +185,3 @@ def test_long_calls_are_in_a_graph_too_and_rotate_where_there_is_room(cost, mach
     count = {"count": max(world, machine["count"])}
     [case] = plan.plan_kernel({"head": declared}, machine | count, Selection(cases=("c0",)), "cold", regime)
     assert (case.method, case.copies > 1) == (method, several)
-
-
-def test_without_room_for_copies_a_sustained_case_stays_in_its_graph():
-    declared = declaration({})
-    declared["costs"] = {name: {"flops": 10**13, "hbm_bytes": 25 * 10**9} for name in declared["costs"]}
-    [case] = plan.plan_kernel({"head": declared}, H200, Selection(), "cold", "sustained")
-    assert (case.method, case.copies) == ("graph", 1)

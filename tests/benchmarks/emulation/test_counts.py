@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from benchmarks.emulation.counts import Counts, Observer, bound, lds_cycles, matrix_cycles
 from benchmarks.emulation.launch import execute
 from benchmarks.emulation.waves import EXEC, Waves
-from ci.commands.emulate import emulate
 from kernels.hardware import by_market_name
 from tests.benchmarks.emulation import kernels
 
@@ -44,17 +41,6 @@ def test_one_step_over_k_too_many_is_exactly_its_instructions(arch):
         assert wrong.classes["load"] - right.classes["load"] == loads
         assert wrong.bytes["load"] == right.bytes["load"], "masked lanes ask for nothing"
         assert wrong.classes["store"] == right.classes["store"]
-
-
-def test_the_classes_of_contained_code_and_what_masked_lanes_ask_for():
-    code = kernels.compiled(kernels.counted, "gfx942", ("*i32", "*i32", "i32"), (256,)).asm["hsaco"]
-    done = execute(code, [np.arange(250, dtype=np.int32), np.zeros(250, np.int32), 250], (1, 1, 1), 4)
-    found = done.counts
-    assert {"valu", "salu", "load", "atomic", "scalar_load", "wait"} <= found.classes.keys()
-    assert found.total == done.total
-    assert found.classes["atomic"] == 4
-    assert found.bytes["atomic"] == found.touched["atomic"] == 4 * 250
-    assert found.requests["atomic"] == found.lines["atomic"] == 16, "250 words in a row, from the start of a line"
 
 
 def test_branches_that_only_some_lanes_need():
@@ -194,18 +180,3 @@ def test_the_busiest_unit_bounds_the_share_of_the_roofline():
     mi355x = by_market_name("MI355X")
     cycles = Counts(lds_cycles=mi355x.compute_units * mi355x.clock_mhz * 1_000_000)
     assert bound(cycles, mi355x, 0.25) == {"percent": 50.0, "unit": "LDS"}, "twice the banks"
-
-
-def test_the_command_prints_the_counts(tmp_path):
-    code = kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
-    (tmp_path / "added.hsaco").write_bytes(code)
-    arrays = {"0_x": np.ones(512, np.float32), "1_y": np.ones(512, np.float32), "2_out": np.zeros(512, np.float32)}
-    np.savez(tmp_path / "in.npz", **arrays, **{"3_n": np.int32(512)})
-    asked = [str(tmp_path / "added.hsaco"), "--arguments", str(tmp_path / "in.npz")]
-    told = CliRunner().invoke(emulate, [*asked, "--json"])
-    found = json.loads(told.output)["counts"]
-    assert found["requests"] == {"load": 64, "store": 32}
-    assert (found["coalescing"], found["idle"]) == (1.0, 0)
-    text = CliRunner().invoke(emulate, asked).output
-    assert "64  requests of 64 bytes: load" in text
-    assert "100.0  % of the requested bytes are used" in text

@@ -30,17 +30,6 @@ def random() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def test_masked_elements_are_neither_read_nor_written(arch, random):
-    code = kernels.compiled(kernels.added, arch, ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
-    x, y = random.standard_normal((2, 1008)).astype(np.float32)
-    out = np.full(1040, 7, np.float32)
-    done = execute(code, [x, y, out, np.int32(1008)], (2, 1, 1), 4, arch=arch)
-    assert np.array_equal(out[:1008], x + y)
-    assert (out[1008:] == 7).all()
-    assert done.bytes == {"load": 2 * 4 * 1008, "store": 4 * 1008}
-    assert done.instructions["s_endpgm"] == 2 * 4, "every wave of both workgroups ends once"
-
-
 @pytest.mark.parametrize(
     ("words", "names"),
     [
@@ -100,15 +89,6 @@ def test_what_cannot_be_launched(given, told):
     wanted = {"data": code, "arguments": arguments, "grid": (1, 1, 1), "warps": 4, **given}
     with pytest.raises(NotExecutable, match=told):
         execute(**wanted)
-
-
-def test_what_a_code_object_says_of_its_kernel(arch):
-    code = read(kernels.compiled(kernels.added, arch, ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"])
-    assert (code.name, code.arch) == ("added", arch)
-    assert [(one.kind, one.size) for one in code.arguments[:4]] == [("global_buffer", 8)] * 3 + [("by_value", 4)]
-    assert dict(code.user_sgprs)["kernarg_ptr"] == 2
-    assert code.workgroup_ids[0]
-    assert code.mode & 0xFF == 0xF0, "Triton rounds to nearest even and keeps denormals"
 
 
 @pytest.mark.parametrize(

@@ -91,14 +91,6 @@ def test_atomics_of_the_lds(name, dtype, start):
     assert np.array_equal(lds, expected)
 
 
-def test_atomic_sums_of_fp64_in_memory():
-    memory, given = np.full(4, 0.5), np.arange(LANES) / 8
-    low, high = BUFFER & 0xFFFFFFFF, BUFFER >> 32
-    inst = encoded("GLOBAL", "GLOBAL_ATOMIC_ADD_F64", addr=256 + 10, data=256 + 20, saddr=14)
-    run(inst, {10: PLACES * 8, **words(given)}, {14: low, 15: high}, memory)
-    assert memory.tolist() == [0.5 + given[place::4].sum() for place in range(4)]
-
-
 @pytest.mark.parametrize("name", ["DS_NOP", "DS_APPEND", "DS_GWS_SEMA_V", "DS_INC_U32"])
 def test_what_the_lds_does_not_do_is_told(name):
     with pytest.raises(Unknown, match=f"^{name} cannot be executed"):

@@ -14,7 +14,7 @@ from triton import testing
 
 from benchmarks.worker import clocks
 from benchmarks.worker.scripts import bits, closure
-from benchmarks.worker.scripts.closure import EXACT, FEW_BITS, TOLERANCES, ClosureBench, agree, tolerance
+from benchmarks.worker.scripts.closure import ClosureBench, agree
 from benchmarks.worker.scripts.interception import LONGEST, ClosureNames, TimedName, TimerCall, printed
 from benchmarks.worker.scripts.ranks import Ranks
 from benchmarks.worker.scripts.timers import statement, summary
@@ -214,13 +214,6 @@ def test_sides_agree_within_what_their_types_round() -> None:
     nan = torch.tensor([1.0, float("nan")])
     assert agree([nan], [nan.clone()], True).right
     assert not agree([torch.tensor([1])], [torch.tensor([2])], True).right
-
-
-def test_a_tolerance_is_that_of_the_coarser_type() -> None:
-    half, single = torch.ones(1).half(), torch.ones(1)
-    assert tolerance(half, single) == TOLERANCES[torch.float16]
-    assert tolerance(torch.ones(1, dtype=torch.int8), torch.ones(1, dtype=torch.int8)) == EXACT
-    assert tolerance(single.to(torch.float8_e4m3fn), single) == FEW_BITS
 
 
 @pytest.mark.parametrize(
