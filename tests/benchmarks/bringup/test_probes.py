@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import triton
 import triton.language as tl
-from tests.kernels.compiled import compiled, spilled
 
 from benchmarks.bringup import RankPlace, RowStatus, link_device, probes
 from benchmarks.bringup.probes import CONTROL, MANY, Litmus, litmus_row
@@ -18,6 +17,7 @@ from benchmarks.plan import HEAP_VARIABLE
 from kernels import symmetric_heap
 from kernels.spec import Compilation
 from tests.kernels.ranks import run_alone, run_ranks
+from tests.kernels.test_compiled import compiled, spilled
 from tests.kit import mostly_nightly
 
 
@@ -92,7 +92,7 @@ def test_the_variable_of_the_hint_is_that_of_the_verbs():
     assert HEAP_VARIABLE == symmetric_heap.VARIABLE
 
 
-# Run by test_links.py in processes with TRITON_INTERPRET=1: a rank of the litmus test; it prints its rows as JSON.
+# A rank of the litmus test, in a process with TRITON_INTERPRET=1; it prints its rows as JSON.
 
 
 SMALL_PLANS = (
@@ -120,7 +120,7 @@ def litmus_lost(rank: int, world: int, directory: str) -> None:
     litmus_right(rank, world, directory)
 
 
-# Run by test_links.py in a process per architecture: compile the kernels of `fences`, no GPU.
+# In a process per architecture: the kernels of `fences` compiled, no GPU.
 
 
 def litmus_compiled(arch: str, world: int, ordered: bool) -> Any:
