@@ -17,7 +17,7 @@ from ci.git.repository import LocalCheckout
 from ci.harness import MeasureError
 from ci.isa.compiled import Bound, CompileStatus, Executed, ExecutedLaunch
 from ci.isa.judge import CodeVerdict, Difference, IsaJudgement
-from ci.isa.rules import CodeFinding, IsaPolicy, executed_findings
+from ci.isa.rules import CodeFinding, IsaPolicy, Rule, executed_findings
 from ci.report.words import plain
 
 RUN = """\
@@ -31,6 +31,9 @@ exec(compile(open(source).read(), source, "exec"))
 
 MOST_LINES = 3
 """Lines of the source that are named of a launch."""
+
+LANES = 64
+"""Of a wave of both targets."""
 
 LAST = 5
 """Lines of its output that are shown of a script that fails."""
@@ -122,7 +125,7 @@ def _difference(place: tuple[str, int], base: Any, head: Any, arch: str, policy:
         ExecutedLaunch(kernel, "script", arch, case, (case,), CompileStatus.OK, "", _counts(row), bound)
         for row in (base, head)
     ]
-    found = list(executed_findings(sides[0], sides[1], policy))
+    found = [*_narrower(sides[0], sides[1], policy), *executed_findings(sides[0], sides[1], policy)]
     if base["grid"] != head["grid"]:
         found.append(CodeFinding("grid", f"grid {base['grid']} → {head['grid']}", judged=False))
     if base["registers"] != head["registers"]:
@@ -132,6 +135,24 @@ def _difference(place: tuple[str, int], base: Any, head: Any, arch: str, policy:
     found += [CodeFinding("line", sentence, judged=False) for sentence in _moved(base["lines"], head["lines"])]
     found = found or [CodeFinding("code", "other code, which executes as much of everything", judged=False)]
     return difference(CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found)
+
+
+def _narrower(base: ExecutedLaunch, head: ExecutedLaunch, policy: IsaPolicy) -> Iterator[CodeFinding]:
+    """Accesses to memory that take more instructions for as many bytes: a loop or a layout is no longer vectorised."""
+    for what, rule, least in (
+        ("load", Rule.LOAD_WIDTH, policy.load_width),
+        ("store", Rule.STORE_WIDTH, policy.store_width),
+    ):
+        before, after = (_bytes_per_lane(side.counts, what) for side in (base, head) if side.counts)
+        if before and after and after <= before * least:
+            reason = policy.reason_to_accept(head, rule)
+            sentence = f"{what}s of {before:.3g} → {after:.3g} bytes per lane, on average of what is executed"
+            yield CodeFinding(rule, sentence, judged=not reason, accepted=reason)
+
+
+def _bytes_per_lane(counts: Executed, what: str) -> float:
+    times = counts.classes.get(what, 0)
+    return counts.bytes.get(what, 0) / (LANES * times) if times else 0.0
 
 
 def _counts(row: Mapping[str, Any]) -> Executed:

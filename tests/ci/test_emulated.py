@@ -56,6 +56,17 @@ def test_more_requests_of_a_memory_bound_launch_are_slower_and_the_line_is_named
     assert not any("x = tl.load(p)" in one for one in sentences)
 
 
+def test_loads_that_are_no_longer_vectorised_are_slower_though_they_bring_as_many_bytes(monkeypatch):
+    def loads(times: int, code: str) -> Any:
+        counts = {**COUNTS, "classes": {"load": times, "valu": 9}, "bytes": {"load": 4096}}
+        return run(launch(code=code, counts=counts))
+
+    found = compared(monkeypatch, loads(4, "a"), loads(16, "b"))
+    assert (found.verdict, found.exit_code) == (CodeVerdict.SLOWER, 1)
+    assert found.differences[0].findings[0].sentence.startswith("loads of 16 → 4 bytes per lane")
+    assert compared(monkeypatch, loads(4, "a"), loads(8, "b")).verdict is CodeVerdict.CHANGED
+
+
 def test_other_code_that_executes_as_much_is_changed_and_equal_code_the_same(monkeypatch):
     assert compared(monkeypatch, run(launch()), run(launch())).exit_code == 0
     other = compared(monkeypatch, run(launch()), run(launch(code="b")))
