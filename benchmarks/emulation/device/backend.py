@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.utils import _device
 
 from . import arithmetic
+from .refusals import NotOnThisDevice
 
 DEVICE = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -54,6 +56,11 @@ class EmulatedTensor(torch.Tensor):
         if func is torch.ops.prim.device.default:
             return DEVICE
         return dispatched(func, args, kwargs or {})
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Of Python, also where a mode takes every call of C++ (fake tensors)."""
+        return DEVICE
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         """As torch prints it, with the device."""
@@ -110,8 +117,10 @@ def _like(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 
 
 def restored(values: torch.Tensor, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
-    """A tensor of the device with these values."""
-    tensor = values.to(DEVICE).requires_grad_(requires_grad)
+    """A tensor of the device with these values; of the host where torch.load is asked for that."""
+    tensor = values.to(loading.placed(str(DEVICE))).requires_grad_(requires_grad)
+    if is_parameter and not isinstance(tensor, EmulatedTensor):
+        return torch.nn.Parameter(tensor, requires_grad)
     if is_parameter:
         tensor._is_param = True  # type: ignore[attr-defined]
     return tensor
@@ -167,6 +176,9 @@ class Moved:
         if isinstance(value, torch.Tensor):
             if pair := self.originals.get(id(value)):
                 return pair[0]
+            if wrap and (value.layout is not torch.strided or value.is_nested):
+                kind = "nested" if value.is_nested else str(value.layout)
+                raise NotOnThisDevice(f"a {kind} tensor is not emulated: keep it on the host, or make it dense")
             return allocated(EmulatedTensor(value)) if wrap and not isinstance(value, EmulatedTensor) else value
         if isinstance(value, (list, tuple)):
             return type(value)(self.to_device(each, wrap) for each in value)
@@ -177,6 +189,8 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
     """Run an operation on the CPU over the memory of its tensors."""
     moved = Moved()
     device = kwargs.get("device")
+    if isinstance(device, torch.device) and device.type == "cuda":
+        checked_ordinal(device.index)
     values = [moved.to_host(value) for value in args]
     named = {name: moved.to_host(value) for name, value in kwargs.items()}
     if named.get("pin_memory"):
@@ -189,15 +203,23 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
         )
     func = arithmetic.as_on_a_gpu(func)
     graph = getattr(recorders, "graph", None)
-    if graph is not None:
-        result = graph.operation(func, values, named)
-    else:
-        result = func(*values, **named)
+    try:
+        result = graph.operation(func, values, named) if graph is not None else func(*values, **named)
+    except NotImplementedError as error:
+        raise NotOnThisDevice(f"{schema.name}, for which torch has no code of a CPU, is not emulated") from error
     if schema.is_mutable:
         for original, view in moved.originals.values():
             _follow(original, view)
     wrap = device.type == "cuda" if isinstance(device, torch.device) else bool(moved.originals)
     return moved.to_device(result, wrap)
+
+
+def checked_ordinal(index: int | None) -> None:
+    """RuntimeError, as HIP has it, of another device than the first."""
+    if index:
+        raise RuntimeError(
+            f"HIP error: invalid device ordinal: cuda:{index} where cuda:0 is the only (emulated) device"
+        )
 
 
 def _follow(tensor: torch.Tensor, view: torch.Tensor) -> None:
@@ -344,10 +366,49 @@ def _pin() -> None:
     )
 
 
+class _Loading(threading.local):
+    """Where torch.load puts the tensors of a file that it reads."""
+
+    where: Any = None
+
+    def placed(self, saved: str) -> torch.device:
+        """Where a tensor goes that lay at `saved`; torch.load's map_location."""
+        to = self.where.get(saved, saved) if isinstance(self.where, dict) else self.where
+        return torch.device(saved if to is None else CPU if callable(to) else to)
+
+
+loading = _Loading()
+
+
+def _load() -> None:
+    """torch.load reads storages into this process's memory, and puts tensors where they belong."""
+    original, rebuild = torch.load, torch._utils._rebuild_tensor_v2
+
+    @functools.wraps(original)
+    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        before, loading.where = loading.where, map_location
+        try:
+            return original(f, "cpu", *args, **kwargs)
+        finally:
+            loading.where = before
+
+    @functools.wraps(rebuild)
+    def rebuilt(*args: Any, **kwargs: Any) -> Any:
+        tensor = rebuild(*args, **kwargs)
+        if tensor.device == CPU and loading.placed("cpu").type == "cuda":
+            return allocated(EmulatedTensor(tensor))
+        return tensor
+
+    torch.load = load
+    torch._utils._rebuild_tensor_v2 = rebuilt
+
+
 def attach() -> None:
     """Give torch the device; once in a process."""
     _tell_cpp()
     _register()
     torch.Tensor.data = property(_data.__get__, _set_data)  # type: ignore[assignment]
+    _device._device_constructors()  # by what they are before they are replaced, as they are called
     _pin()
+    _load()
     torch.serialization.add_safe_globals([restored])

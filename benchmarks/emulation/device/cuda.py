@@ -106,6 +106,9 @@ def attach(arch: str) -> None:
     def reset_peak(*args: Any, **kwargs: Any) -> None:
         backend.held["peak"] = backend.held["now"]
 
+    def of_device(value: Any) -> Any:
+        return lambda device=None: (checked(device), value)[1]
+
     @contextlib.contextmanager
     def inside(*args: Any, **kwargs: Any) -> Any:
         yield
@@ -114,6 +117,7 @@ def attach(arch: str) -> None:
         """torch.cuda.device and device_of: the only one is always current."""
 
         def __init__(self, device: Any = None) -> None:
+            checked(device)
             self.idx, self.prev_idx = 0, 0
 
         def __enter__(self) -> None:
@@ -126,11 +130,12 @@ def attach(arch: str) -> None:
         "_lazy_init": always(None), "init": always(None), "is_available": always(True),
         "is_initialized": always(True),
         "_is_in_bad_fork": always(False), "device_count": always(1), "current_device": always(0),
-        "set_device": always(None), "synchronize": always(None), "ipc_collect": always(None),
+        "set_device": of_device(None), "synchronize": always(None), "ipc_collect": always(None),
         "empty_cache": always(None),
         "device": Device, "device_of": type("device_of", (Device,), {}), "can_device_access_peer": always(False),
-        "get_device_properties": always(facts), "get_device_name": always(facts.name),
-        "get_device_capability": always((facts.major, facts.minor)), "get_arch_list": always([arch]),
+        "get_device_properties": of_device(facts), "get_device_name": of_device(facts.name),
+        "get_device_capability": of_device((facts.major, facts.minor)), "_sleep": always(None),
+        "get_arch_list": always([arch]),
         "is_bf16_supported": always(True), "is_tf32_supported": always(False), "utilization": always(0),
         "memory_allocated": lambda *a, **k: backend.held["now"], "memory_reserved": lambda *a, **k: backend.held["now"],
         "max_memory_allocated": lambda *a, **k: backend.held["peak"],
@@ -160,8 +165,57 @@ def attach(arch: str) -> None:
         for name, value in replaced.items():
             if hasattr(module, name):
                 setattr(module, name, value)
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        setattr(cuda.nvtx, name, always(0))
+    torch._C._cuda_getCurrentRawStream = always(streams.CURRENT.cuda_stream)  # type: ignore[attr-defined]
     torch.Stream, torch.Event = streams.Stream, streams.Event  # type: ignore[misc,assignment]
+    for kind in LEGACY:
+        setattr(cuda, kind, type(kind, (_Legacy,), {"__module__": "torch.cuda"}))
+    torch.set_default_tensor_type = _set_default_tensor_type
+    _profiler()
     _accelerator()
+
+
+LEGACY = ("FloatTensor", "DoubleTensor", "HalfTensor", "BFloat16Tensor", "LongTensor", "IntTensor", "ShortTensor",
+          "CharTensor", "ByteTensor", "BoolTensor")  # fmt: skip
+"""Types of tensors by their names of old."""
+
+
+class _Type(type):
+    def __instancecheck__(cls, one: Any) -> bool:
+        return isinstance(one, torch.Tensor) and one.type() == f"torch.cuda.{cls.__name__}"
+
+
+class _Legacy(metaclass=_Type):
+    """torch.cuda.FloatTensor and others: a tensor of the device from what torch.FloatTensor takes."""
+
+    def __new__(cls, *args: Any) -> Any:
+        return getattr(torch, cls.__name__)(*args).to(backend.DEVICE)
+
+
+def _set_default_tensor_type(kind: Any) -> None:
+    """torch.set_default_tensor_type, by a type or its name."""
+    name = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__name__}"
+    torch.set_default_dtype(getattr(torch, name.rpartition(".")[2]).dtype)
+    torch.set_default_device("cuda" if name.startswith("torch.cuda.") else "cpu")
+
+
+def _profiler() -> None:
+    """torch.profiler records the host alone: there is no driver that tells of kernels, and there are no times."""
+    original = torch.autograd.profiler.profile.__init__
+
+    def init(self: Any, enabled: bool = True, *args: Any, use_device: Any = None, **kwargs: Any) -> None:
+        kwargs.pop("use_cuda", None)
+        original(self, enabled, **kwargs)
+
+    torch.autograd.profiler.profile.__init__ = init  # type: ignore[method-assign]
+
+
+def checked(device: Any) -> None:
+    """RuntimeError of another device than the first: a number, a name, a torch.device, a tensor or None."""
+    device = getattr(device, "device", device)
+    device = torch.device(device) if isinstance(device, str) else device
+    backend.checked_ordinal(device if isinstance(device, int) else getattr(device, "index", None))
 
 
 def always(value: Any) -> Any:

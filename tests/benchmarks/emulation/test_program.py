@@ -14,7 +14,7 @@ from packaging.version import Version
 from tests.kit import ROOT, mostly_nightly
 
 CHECKS = [
-    *("moves", "modules_and_gradients", "device", "no_times", "graphs", "refusals"),
+    *("moves", "modules_and_gradients", "device", "defaults", "files", "tools", "no_times", "graphs", "refusals"),
     *("kernels", "own_operations", "spawning"),
 ]
 """Functions of semantics.py."""

@@ -1,6 +1,7 @@
 """What a torch with one AMD GPU does, as a script: it fails where the emulated device does otherwise."""
 
 import copy
+import io
 import math
 import multiprocessing
 import pickle
@@ -96,6 +97,51 @@ def device():
     assert seen[0].is_cuda
 
 
+def defaults():
+    """Where a tensor lies of which nobody says it, and that there is one device."""
+    torch.set_default_device("cuda")
+    assert torch.ones(3).is_cuda
+    torch.set_default_device("cpu")
+    with torch.device("cuda"):
+        assert nn.Linear(2, 2).weight.is_cuda
+    assert not torch.ones(3).is_cuda
+    ones = torch.cuda.HalfTensor([1, 2])
+    assert isinstance(ones, torch.cuda.HalfTensor)
+    assert not isinstance(ones, torch.cuda.FloatTensor)
+    for use in (lambda: torch.ones(1, device="cuda:1"), lambda: torch.cuda.set_device(1), lambda: ones.to("cuda:2")):
+        with pytest.raises(RuntimeError, match="invalid device ordinal"):
+            use()
+
+
+def files():
+    """What torch.save has written of the device and of the host, to where torch.load is asked to put it."""
+    shared = torch.ones(2, device="cuda")
+    written = io.BytesIO()
+    torch.save({"device": shared, "module": nn.Linear(2, 2).cuda().state_dict(), "host": torch.ones(2)}, written)
+    on_host, on_device = (False,) * 3, (True,) * 3
+    to = ((None, (True, True, False)), ("cpu", on_host), ("cuda", on_device), ({"cuda:0": "cpu"}, on_host))
+    for where, lie in (*to, (lambda storage, place: storage, on_host)):
+        written.seek(0)
+        read = torch.load(written, map_location=where)
+        assert (read["device"].is_cuda, read["module"]["weight"].is_cuda, read["host"].is_cuda) == lie
+
+
+def tools():
+    """Custom operations under fake tensors, a profiler, ranges and a raw stream."""
+
+    @torch.library.custom_op("ridgeline_tests::doubled", mutates_args=(), device_types="cuda")
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    doubled.register_fake(torch.empty_like)
+    torch.library.opcheck(doubled, (torch.ones(2, device="cuda"),))
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile, torch.cuda.nvtx.range("a"):
+        torch.ones(3, device="cuda") * 2
+    assert profile.key_averages()
+    assert torch._C._cuda_getCurrentRawStream(0) == torch.cuda.current_stream().cuda_stream
+
+
 def no_times():
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
@@ -126,6 +172,10 @@ def refusals():
         compiled(torch.ones(1, device="cuda"))
     with pytest.raises(NotImplementedError, match="RCCL"):
         torch.distributed.init_process_group("nccl")
+    with pytest.raises(NotImplementedError, match="sparse_coo tensor is not emulated"):
+        torch.eye(2, device="cuda").to_sparse()
+    with pytest.raises(NotImplementedError, match="no code of a CPU"):
+        nn.LSTM(2, 2).cuda()(torch.ones(1, 1, 2, device="cuda"))
 
 
 def kernels():
@@ -161,7 +211,11 @@ def spawning():
     assert process.exitcode == 0
 
 
+CHECKS = (moves, modules_and_gradients, device, defaults, files, tools, no_times, graphs, refusals, kernels,
+          own_operations, spawning)  # fmt: skip
+
+
 if __name__ == "__main__":
-    for check in (moves, modules_and_gradients, device, no_times, graphs, refusals, kernels, own_operations, spawning):
+    for check in CHECKS:
         check()
         print(check.__name__)
