@@ -8,12 +8,10 @@ import hashlib
 import math
 import os
 import random
-import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from benchmarks.adopted.sides import ScriptCase, ScriptPools, ScriptSide
 from benchmarks.adopted.survey import (
@@ -30,7 +28,6 @@ from benchmarks.adopted.survey import (
     kept,
 )
 from benchmarks.channel import free_port
-from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout, probe
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
 from benchmarks.coordinator.ranks import VARIABLES
@@ -51,9 +48,6 @@ ON_CPU = {
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 """Variables of a rank: a process that is killed while it holds a multicast object of NVLink can take the GPUs out of
 service (kernels/_shared/collectives/registered.py)."""
-
-HOUSE = {"benchmarks", "ci", "dashboards", "kernels", "ridgeline", "tests"}
-"""Names of our own rooms: a server that forks has them already, or must not."""
 
 SURVEY_SHARE, CLOSURES_SHARE = 0.5, 0.1
 """Parts of a budget: when the survey ends, and what belongs to closures where imports took all of that; what a script
@@ -103,14 +97,9 @@ class ScriptSession(Session):
         self._ranks = max(1, script.ranks)
         self._leaves_out = True
         self._longest_s = 0.0
-        self._modules: tuple[str, ...] = ()
         self._begin = time.monotonic()
         self.warnings: list[str] = []
         self.printed: dict[str, str] = {}
-
-    def __exit__(self, *error: Any) -> None:
-        os.environ.pop(starting.ALSO_VARIABLE, None)
-        super().__exit__(*error)
 
     # ---- the machine ---------------------------------------------------------------------------------------------
 
@@ -144,7 +133,6 @@ class ScriptSession(Session):
         """
         digest = self.script.asked(self.checkouts)
         if found := kept(self.asked.survey, digest):
-            self._import_ahead(found.modules)
             self._ranks = found.ranks
             return found
         self._look_around()
@@ -155,7 +143,7 @@ class ScriptSession(Session):
             self._ranks = own  # it would have started them itself
             self._refuse_more_ranks_than_gpus()
             looked = self._side_surveys()
-        found = Survey(digest, looked, self._modules, self._ranks)
+        found = Survey(digest, looked, self._ranks)
         if all(side.closures for side in found.sides.values()):  # what is missing may be there the next time
             keep(self.asked.survey, found)
         return found
@@ -170,9 +158,8 @@ class ScriptSession(Session):
         if self._ranks == 1:
             with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
                 looked = dict(zip(sides, threads.map(self._surveyed, sides.values()), strict=True))
-        alone = self._ranks > 1 or gpus_from(1, self.devices, os.environ)
         for one in self.checkouts:
-            if one.role not in looked or (looked[one.role].short_of_memory and not alone):
+            if one.role not in looked or (looked[one.role].short_of_memory and self._ranks == 1):
                 with self._sides(None, only=one) as sides:
                     looked[one.role] = self._surveyed(sides[one.role])
         return looked
@@ -185,7 +172,6 @@ class ScriptSession(Session):
             side.go_on()
             if event["event"] == "at":
                 continue
-            self._import_ahead(event.pop("loaded", ()))
             closures.append(built(SeenClosure, event))
             what = f"looking at {side.role}: {closures[-1].case}"
             self.on_progress({"done": len(closures), "total": None, "what": what})
@@ -202,21 +188,6 @@ class ScriptSession(Session):
         """Seconds that a step may take which is to be over then."""
         return min(self.protocol.deadline_s, max(end - time.monotonic(), 1.0))
 
-    def _import_ahead(self, modules: Sequence[str]) -> None:
-        """Have the processes of the trials forked from one that has imported what the script imports, but for the
-        repository's own: while the survey goes on.
-        """
-        own = {name for one in self.checkouts for name in self.script.packages(one.path)} | HOUSE
-        names = tuple(name for name in modules if name.partition(".")[0] not in own)
-        if not names or self._modules or self.script.needs_fresh_python:
-            return
-        self._modules = names
-        file = self._directory / "modules.txt"
-        file.write_text("\n".join(names))
-        os.environ[starting.ALSO_VARIABLE] = str(file)
-        for python in {one.python for one in self.checkouts}:
-            threading.Thread(target=starting.prepare, args=(python,), daemon=True).start()
-
     @contextlib.contextmanager
     def _sides(
         self, wanted: Sequence[str] | None, survey: Survey | None = None, only: Checkout | None = None, turn: int = 0
@@ -230,10 +201,8 @@ class ScriptSession(Session):
         if self._ranks > 1 and turn % 2:  # who comes first keeps another place in memory for the whole trial
             checkouts.reverse()
         try:
-            for index, one in enumerate(checkouts):
-                apart = wanted is None and self._ranks == 1  # two surveys do not wait for each other
-                first_gpu = index if apart else 0
-                own = {**self._variables(), **gpus_from(first_gpu, self.devices, os.environ), **builds_of(one.path)}
+            for one in checkouts:
+                own = {**self._variables(), **builds_of(one.path)}
                 sides[one.role] = ScriptSide(one, self._directory, own, self._ranks)
             for one in checkouts:
                 sides[one.role].go_on("script", self._of_ranks(self._task(one, wanted, survey), wanted, survey, cores))
@@ -442,15 +411,6 @@ def builds_of(checkout: Path) -> dict[str, str]:
     usual = os.environ.get("TORCH_EXTENSIONS_DIR") or str(Path.home() / ".cache/torch_extensions")
     own = hashlib.sha256(str(checkout.resolve()).encode()).hexdigest()[:8]
     return {"TORCH_EXTENSIONS_DIR": str(Path(usual) / f"ridgeline-{own}")}
-
-
-def gpus_from(first: int, devices: Sequence[JsonObject], environment: Mapping[str, str]) -> dict[str, str]:
-    """The variable by which a process sees all GPUs with another one first; {} where they are not all alike."""
-    if not first or len(devices) <= first or len({(one["name"], one["arch"]) for one in devices}) > 1:
-        return {}
-    name = "HIP_VISIBLE_DEVICES" if devices[0]["arch"].startswith("gfx") else "CUDA_VISIBLE_DEVICES"
-    seen = environment.get(name, "").split(",") if environment.get(name) else list(map(str, range(len(devices))))
-    return {name: ",".join(seen[first:] + seen[:first])}
 
 
 def _end(side: ScriptSide, late: bool, spent_s: float) -> ScriptEnd:

@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.shapes import built
 
-VERSION = 9
+VERSION = 10
 """Of the file in which a survey is kept; one of another version is made again."""
 
 NO_MEMORY = "out of memory"
@@ -30,7 +30,7 @@ NO_MEMORY = "out of memory"
 class SeenClosure:
     """A closure that a side timed.
 
-    at_s: when in the script, without the imports of what is installed; took_s: to look at it; expected_s: of one call.
+    at_s: when in the script; took_s: to look at it; expected_s: of one call.
     inputs, outputs: tensors as "float32[64, 64]".  changed: inputs that each call changes further.  why: the reason if
     it failed, with its status.  repeats: equal calls gave equal outputs.  ran: digests of the code that a call runs, by
     its name; unseen: what else runs that cannot be seen.  untuned: configurations of its kernels that were not tried,
@@ -82,8 +82,7 @@ class SeenClosure:
 class ScriptEnd:
     """How a script ended.  code: its exit code.  kind: "" (ran through), exit, import, raised, several, died, late.
 
-    inside, elsewhere: packages of the repository by where they were imported from.  installed: those that are inside,
-    and lie in another folder as well.  programs: Python that it started.
+    inside, elsewhere: packages of the repository by where they were imported from.  programs: Python that it started.
     untaken: lines that time by a clock of their own and are not compared, with the reason.  printed: the last lines of
     its output.  ranks: that it starts itself, where it is `several`; 0 where that is not known.  ended_at: seconds of
     time.time().
@@ -96,7 +95,6 @@ class ScriptEnd:
     took_s: float = 0.0
     inside: tuple[str, ...] = ()
     elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    installed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     programs: tuple[str, ...] = ()
     untaken: tuple[str, ...] = ()
     printed: str = ""
@@ -141,13 +139,12 @@ class SideSurvey:
 class Survey:
     """Both sides.
 
-    asked: digest of script, arguments, commits and device: what else it must be to be used again.  modules: that are
-    installed, and that the script had imported when it came to its first timer.  ranks: that ran it, a side.
+    asked: digest of script, arguments, commits and device: what else it must be to be used again.  ranks: that ran it,
+    a side.
     """
 
     asked: str
     sides: Mapping[str, SideSurvey]
-    modules: tuple[str, ...] = ()
     ranks: int = 1
 
     def on_rank(self, role: str, keys: Iterable[str], rank: int) -> list[str]:
@@ -381,7 +378,7 @@ def spread(items: Sequence[str], most: int) -> list[str]:
 TIMERS = (
     "triton.testing.do_bench and do_bench_cudagraph, torch.utils.benchmark.Timer, "
     "run_perftest and @perftest of aiter.test_common, flashinfer.testing.bench_gpu_time, "
-    "bench and bench_kineto of deep_gemm.testing, pytest-benchmark, timeit, "
+    "timeit, iris.do_bench, "
     "a loop of its own between two readings of a clock or in a profiler"
 )
 
@@ -467,8 +464,6 @@ def _of_side(role: str, side: SideSurvey) -> Iterator[str]:
     for name, folder in end.elsewhere.items():
         if name not in end.inside:
             yield f"{role}: {name} was imported from {folder}, not from the checkout"
-    for name, folder in end.installed.items():
-        yield f"{role}: {name} is the checkout's, not the one in {folder}; importlib.metadata may answer for that one"
     if end.programs:
         yield f"{role}: {STARTS}{end.programs[0]}"
     for line in end.untaken:

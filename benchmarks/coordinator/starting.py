@@ -32,9 +32,6 @@ WORKER = Path(__file__).resolve().parents[2] / "benchmarks" / "worker"
 START_VARIABLE = "RIDGELINE_START"
 """Environment variable: "spawn" for measuring processes without a fork server; anything else, or absent: with one."""
 
-ALSO_VARIABLE = "RIDGELINE_ALSO_IMPORT"
-"""Environment variable: a file with names of modules that the server imports, too (fork_server.py)."""
-
 FIRST_ANSWER_S = 180.0
 """How long a fork server may take to import torch and Triton."""
 
@@ -255,14 +252,9 @@ _choosing = threading.RLock()
 
 
 def _servers_for(python: str, environment: Mapping[str, str]) -> Iterator[ForkServer]:
-    """The servers to try, one after the other: the one that forks with all that is imported, with what every process
-    needs, and the one that starts processes anew.
-    """
-    plain = {name: value for name, value in environment.items() if name != ALSO_VARIABLE}
-    forking = (environment, plain) if ALSO_VARIABLE in environment else (plain,)
-    ways = [(one, "fork") for one in forking if environment.get(START_VARIABLE) != "spawn"]
-    for one, way in [*ways, (plain, "spawn")]:
-        server = _server(python, one, way)
+    """The servers to try, one after the other: the one that forks, and the one that starts processes anew."""
+    for way in ("fork", "spawn") if environment.get(START_VARIABLE) != "spawn" else ("spawn",):
+        server = _server(python, environment, way)
         if server.alive:
             yield server
 
@@ -273,7 +265,7 @@ def _server(python: str, environment: Mapping[str, str], way: str) -> ForkServer
     Another one that has nothing to do ends then: each holds 250 MB.  One that somebody ended is started again; one that
     ended by what it imports is not.
     """
-    read = sorted(item for item in environment.items() if item[0].startswith((*READ_BY_IMPORTS, ALSO_VARIABLE)))
+    read = sorted(item for item in environment.items() if item[0].startswith(READ_BY_IMPORTS))
     key = (os.getpid(), python, way, *read)
     with deferred(), _choosing:
         if (old := _servers.get(key)) and not old.alive and (old.served or old.killed):

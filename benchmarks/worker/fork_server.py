@@ -44,15 +44,6 @@ DESCRIPTORS = 3
 
 PRELOADED = ("torch", "torch.distributed", "triton", "triton.language")
 
-ALSO_VARIABLE = "RIDGELINE_ALSO_IMPORT"
-"""Environment variable: a file with names of further installed modules, one a line, to be imported before any fork."""
-
-NOT_VARIABLE = "RIDGELINE_NOT_IMPORT"
-"""Environment variable: packages of these that leave a thread or a device behind; this program sets it for itself."""
-
-QUIET = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""While they are imported: asking torch for a GPU initialises none, and pyarrow's allocator starts no thread."""
-
 TOUCHED = ("/dev/nvidia-uvm", "/dev/kfd")
 """Files that CUDA's and HIP's initialisation open; what is forked after it cannot use the device."""
 
@@ -72,8 +63,6 @@ def main() -> None:
     for name in (*PRELOADED, *ours) if forks else ():
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    if forks and ALSO_VARIABLE in os.environ:
-        _import_also(Path(os.environ[ALSO_VARIABLE]).read_text().split())
     if forks and (not _can_fork() or "kernels" in sys.modules):
         return  # whoever asks starts processes the long way
     lifetime.keep_orphans()
@@ -90,21 +79,6 @@ def main() -> None:
         link.send(json.dumps(server.answer(json.loads(message), descriptors)).encode())
         if forks:
             _know_triton()  # after an answer, so that nobody waits for it who needs no Triton
-
-
-def _import_also(names: list[str]) -> None:
-    """Import what a script does; after a package that leaves this process unfit to fork, begin again without it."""
-    os.environ.update(QUIET)
-    without = os.environ.get(NOT_VARIABLE, "").split()
-    for name, after in zip(names, [*names[1:], ""], strict=True):
-        package = name.partition(".")[0]
-        if package in without:
-            continue
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-        if after.partition(".")[0] != package and not _can_fork():
-            os.environ[NOT_VARIABLE] = " ".join([*without, package])
-            os.execv(sys.executable, [sys.executable, "-P", *sys.argv])
 
 
 @functools.cache

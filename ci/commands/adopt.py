@@ -94,12 +94,12 @@ def adopt(given: Given) -> int:
     """Compare two commits by a benchmark script of the repository, as it is.
 
     The script runs once a side in processes of its own.  Its timers (triton.testing.do_bench and do_bench_cudagraph,
-    torch.utils.benchmark.Timer, timeit, aiter's run_perftest and @perftest, flashinfer's bench_gpu_time,
-    pytest-benchmark, a loop of its own between two readings of a clock or two events, or in a profiler) hand their
-    closures over: both sides' are timed in turn, outputs and gradients are compared (base is the reference), and the
-    script gets the numbers that it expects.  Ranks (--ranks, or those that a script spawns) of both sides have the same
-    GPUs in turn; a sample is the slowest rank's.  What stands behind -- are arguments of the script.  An --out file
-    that exists is resumed.
+    torch.utils.benchmark.Timer, timeit, aiter's run_perftest and @perftest, flashinfer's bench_gpu_time, iris's
+    do_bench, a loop of its own between two readings of a clock or two events, or in a profiler) hand their closures
+    over: both sides' are timed in turn, outputs and gradients are compared (base is the reference), and the script gets
+    the numbers that it expects.  Ranks (--ranks, or those that a script spawns) of both sides have the same GPUs in
+    turn; a sample is the slowest rank's.  What stands behind -- are arguments of the script.  An --out file that exists
+    is resumed.
 
     Exit codes: 0 pass, 1 regression, 2 no verdict (also: the script times nothing), 3 the script cannot be run.
     """

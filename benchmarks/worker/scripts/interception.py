@@ -8,7 +8,6 @@ because a script may need what they write.
 from __future__ import annotations
 
 import ast
-import builtins
 import contextlib
 import dataclasses
 import enum
@@ -41,9 +40,6 @@ LIBRARIES = ("triton", "torch", "torchao._models", "_pytest")
 
 TUNERS = ("autotun", "auto_tun", "tuner")
 """So do files and functions with these in their names, unless it is the script itself."""
-
-LONG_S = 1.0
-"""Seconds of imports that the processes of trials are to have behind them: a server that has them costs 3 s."""
 
 STEPS = ("examine", "bundle", "samples", "keep_outputs", "compare", "check_after", "drop")
 """What the coordinator asks for of a closure, as of an arm of a case; the arm's label is not needed here."""
@@ -91,47 +87,6 @@ class ScriptTask:
     store: str = ""
 
 
-class ImportTimes:
-    """Seconds that a script spends in importing what is installed; a trial's processes have it before they begin.
-
-    packages: names of the repository's own.
-    """
-
-    def __init__(self, packages: Sequence[str]) -> None:
-        self.seconds = 0.0
-        self._packages, self._inside = frozenset(packages), False
-
-    @contextlib.contextmanager
-    def timed(self) -> Iterator[None]:
-        """Watch the imports inside."""
-        original = builtins.__import__
-
-        def watched(name: str, *args: Any, **kwargs: Any) -> Any:
-            relative = (kwargs.get("level") or (args[3] if len(args) > 3 else 0)) > 0
-            if self._inside or relative or name in sys.modules or name.partition(".")[0] in self._packages:
-                return original(name, *args, **kwargs)
-            self._inside, begin = True, time.monotonic()
-            try:
-                return original(name, *args, **kwargs)
-            finally:
-                self._inside = False
-                self.seconds += time.monotonic() - begin
-
-        builtins.__import__ = watched
-        try:
-            yield
-        finally:
-            builtins.__import__ = original
-
-
-def installed_modules() -> list[str]:
-    """Names of the modules that were imported from folders of installed packages, in order."""
-    files = ((name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items()))
-    return [
-        name for name, file in files if isinstance(file, str) and ("site-packages" in file or "dist-packages" in file)
-    ]
-
-
 class Interceptor:
     """Takes the closures of a script.  channel: to the coordinator, of this process.  taken: how many it took.
 
@@ -148,11 +103,10 @@ class Interceptor:
         self.taken = 0
         self._clocks: dict[tuple[bool, bool], Any] = {}
         self._closures: Any = None
-        self.imports = ImportTimes(task.packages)
         self._calls = skipping.Activations(self._root)
         self.skips = skipping.Skips(task.unwanted, self._root, self._passed, lambda: self.taken)
         self.tuning = tuning.Tuning(ranks.path(task.tuned), task.role, task.wanted is None)
-        self._begin, self._told = time.monotonic(), False
+        self._begin = time.monotonic()
 
     def wants(self, frame: FrameType) -> bool:
         """Whether a timer called from this frame is the script's: not a closure's own, and not a tuner's.
@@ -219,7 +173,7 @@ class Interceptor:
     def _surveyed(
         self, bench: Any, here: Mapping[str, str], calls: Sequence[str]
     ) -> tuple[Timing, BaseException | None]:
-        at_s = time.monotonic() - self._begin - self.imports.seconds
+        at_s = time.monotonic() - self._begin
         looking, skipped = time.monotonic(), self.tuning.skipped
         failed: BaseException | None = None
         try:
@@ -231,9 +185,7 @@ class Interceptor:
                 facts, failed = {"status": "untimed", "why": str(error)}, None
         took_s = time.monotonic() - looking
         seen = {**here, "at_s": at_s, "took_s": took_s}
-        loaded = {"loaded": installed_modules()} if self.imports.seconds > LONG_S and not self._told else {}
-        self._told = True
-        self._said(event="seen", **seen, **facts, **loaded, untuned=self.tuning.skipped - skipped, calls=calls)
+        self._said(event="seen", **seen, **facts, untuned=self.tuning.skipped - skipped, calls=calls)
         return Timing([max(facts["expected_s"], 1e-9)]) if "expected_s" in facts else _NOTHING, failed
 
     def _in_turn(self, bench: Any, here: Mapping[str, str]) -> tuple[Timing, BaseException | None]:

@@ -55,7 +55,7 @@ def run(task: JsonObject, channel: Any) -> JsonObject:
             return lambda module: ranks.of_subprocess(module, run_other)
         return _change(name, to, ranks, what)
 
-    with changing(change), to.imports.timed():
+    with changing(change):
         ended = _ended(what, clocks, to)
         if os.getpid() != to.process:  # forked by the script, and left by what it raised: the channel is its parent's
             os._exit(ended["code"])
@@ -152,9 +152,6 @@ def _by_pytest(what: ScriptTask) -> None:
     """pytest takes the file itself; a text of the other side lies beside it for as long as it runs."""
     import pytest
 
-    with contextlib.suppress(ImportError):  # pytest imports its plugins by a finder of its own
-        import pytest_benchmark.fixture  # noqa: F401
-
     chosen = ["-q", "-s", "-p", "no:cacheprovider", "--import-mode=importlib", what.script, *what.arguments]
     code = int(pytest.main(chosen))
     if code not in (0, 1):  # 1: some tests failed; what they timed counts
@@ -200,9 +197,7 @@ def of_compile_tasks(module: ModuleType) -> None:
 
 
 def _files(what: ScriptTask) -> JsonObject:
-    """Which packages of the repository came from the checkout, which from somewhere else, and which are installed, too,
-    and not used.
-    """
+    """Which packages of the repository came from the checkout, and which from somewhere else."""
     root = what.checkout.rstrip(os.sep) + os.sep
     inside, elsewhere = set(), {}
     for name, module in list(sys.modules.items())[: MOST_FILES * 5]:
@@ -213,12 +208,7 @@ def _files(what: ScriptTask) -> JsonObject:
             inside.add(name.partition(".")[0])
         elif name.partition(".")[0] in what.packages:
             elsewhere.setdefault(name.partition(".")[0], os.path.dirname(file))
-    own = sorted(inside & set(what.packages))
-    outside = [folder for folder in sys.path if folder and not f"{folder}{os.sep}".startswith(root)]
-    installed = {
-        name: folder for folder in reversed(outside) for name in own if os.path.isdir(os.path.join(folder, name))
-    }
-    return {"inside": sorted(inside), "elsewhere": elsewhere, "installed": installed}
+    return {"inside": sorted(inside), "elsewhere": elsewhere}
 
 
 # What is not seen of a script: another program that does the timing.

@@ -5,13 +5,11 @@ torch.utils          benchmark.Timer: timeit, blocked_autorange, adaptive_autora
 timeit               timeit, repeat, Timer                                     seconds of so many calls
 aiter.test_common    run_perftest, @perftest (and copies in a module of that name)    (output, us)
 flashinfer.testing   bench_gpu_time, with events, CUPTI or a graph                    a list of ms
-deep_gemm.testing    bench, bench_kineto                                              seconds, by kernel if asked
-pytest_benchmark     benchmark(function, ...), benchmark.pedantic                     what the function gives
 iris                 do_bench, by which iris.bench times what state.exec was given    ms: a number, quantiles, or all
 
 Each is replaced by a function that hands the closure to the interceptor and makes its samples into what the script
 expects.  Sources: Triton 3.6 to 3.8, torch 2.11 to 2.13, aiter e404860, flashinfer fb28d72 (read 2026-11-22),
-pytest-benchmark 5.3, DeepGEMM 2.x (read 2026-11-26), iris 2be182d (read 2026-11-28).
+iris 2be182d (read 2026-11-28).
 """
 
 from __future__ import annotations
@@ -223,68 +221,6 @@ def _bench_gpu_time(
     return [1e3 * one for one in timing.seconds]
 
 
-# ---- DeepGEMM ----------------------------------------------------------------------------------------------------
-
-
-def of_deep_gemm(module: Any, to: Interceptor) -> None:
-    """Replace bench and bench_kineto; each gives seconds."""
-    _replace(module, ("bench", "bench_kineto"), to, _bench)
-
-
-def _bench(name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
-    """A number; for a tuple of kernels as many, equal ones, whose sum is a call: what each takes is not seen."""
-    asked = _asked(original, (fn, *args), kwargs)
-    hot = name == "bench_kineto" and asked.get("flush_l2") is False
-    mean = statistics.fmean(to.time(TimerCall(name, fn, (fn,), hot=hot), frame).seconds)
-    kernels = asked.get("kernel_names")
-    return (mean / len(kernels),) * len(kernels) if isinstance(kernels, tuple) else mean
-
-
-# ---- pytest-benchmark --------------------------------------------------------------------------------------------
-
-
-def of_pytest_benchmark(module: Any, to: Interceptor) -> None:
-    """Replace the two ways to call the fixture `benchmark`; both give what the function gives."""
-    _replace(module.BenchmarkFixture, ("__call__",), to, _benchmarked)
-    _replace(module.BenchmarkFixture, ("pedantic",), to, _pedantic)
-
-
-def _benchmarked(
-    name: str, original: Any, to: Interceptor, frame: Any, fixture: Any, function: Any, *args: Any, **kwargs: Any
-) -> Any:
-    call = functools.partial(function, *args, **kwargs)
-    asked = TimerCall("benchmark", call, (function, args, kwargs), function=function, gives_output=True)
-    fixture._mode = "timed"  # else it warns that a test did not use it
-    timing = to.time(asked, frame)
-    fixture.stats = Seconds(timing.seconds)
-    return timing.output
-
-
-def _pedantic(name: str, original: Any, to: Interceptor, frame: Any, fixture: Any, *args: Any, **kwargs: Any) -> Any:
-    asked = _asked(original, (fixture, *args), kwargs)
-    function, given, named = asked["target"], tuple(asked.get("args") or ()), dict(asked.get("kwargs") or {})
-    if asked.get("setup") or asked.get("teardown"):
-        function = functools.wraps(function)(_cannot_be_repeated)
-    return _benchmarked(name, original, to, frame, fixture, function, *given, **named)
-
-
-def _cannot_be_repeated(*_: Any, **__: Any) -> None:
-    raise RuntimeError(
-        "benchmark.pedantic with setup or teardown makes something new for each round, and a closure is called "
-        "many times; time it without them, or by benchmark(function)"
-    )
-
-
-class Seconds(dict[str, Any]):
-    """What a test may ask the fixture for after it: benchmark.stats["mean"], benchmark.stats.stats.mean."""
-
-    def __init__(self, seconds: Sequence[float]) -> None:
-        spread = statistics.stdev(seconds) if len(seconds) > 1 else 0.0
-        middle = {"mean": statistics.fmean(seconds), "median": statistics.median(seconds), "stddev": spread}
-        super().__init__(min=min(seconds), max=max(seconds), rounds=len(seconds), data=list(seconds), **middle)
-        vars(self).update(self, stats=self)
-
-
 def _asked(original: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call by name; those that this version of the timer does not know stay as they are."""
     try:
@@ -299,8 +235,6 @@ REPLACED: dict[str, Replace] = {
     "timeit": of_timeit,
     "iris.util": of_iris,
     "flashinfer.testing.utils": of_flashinfer,
-    "deep_gemm.testing.bench": of_deep_gemm,
-    "pytest_benchmark.fixture": of_pytest_benchmark,
 }
 """By module; and a module whose last name is TEST_COMMON is taken for aiter's, or a copy of it."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks.adopted import session
-from benchmarks.adopted.session import WARM_UP, gpus_from
+from benchmarks.adopted.session import WARM_UP
 from benchmarks.adopted.sides import ScriptCase
 from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import Failure, StepFailed
@@ -37,61 +37,6 @@ class Taking:
         self.seen.append(call)
         call.call()
         return Timing([2e-3, 4e-3], call.call())
-
-
-class BenchmarkFixture:
-    """pytest-benchmark's, which must not time."""
-
-    _mode: str | None = None
-    stats: Any = None
-
-    def __call__(self, function_to_benchmark: Any, *args: Any, **kwargs: Any) -> Any:
-        raise AssertionError
-
-    def pedantic(
-        self, target: Any, args: Any = (), kwargs: Any = None, setup: Any = None, teardown: Any = None, rounds: int = 1
-    ) -> Any:
-        raise AssertionError
-
-
-def test_the_fixture_of_pytest_benchmark_gives_the_value_and_its_numbers() -> None:
-    to = Taking()
-    module = SimpleNamespace(BenchmarkFixture=type("Fixture", (BenchmarkFixture,), dict(vars(BenchmarkFixture))))
-    timers.of_pytest_benchmark(module, to)  # type: ignore[arg-type]
-    fixture = module.BenchmarkFixture()
-    assert fixture(max, 3, 5) == 5
-    assert fixture.stats["mean"] == fixture.stats.stats.mean == 3e-3
-    assert module.BenchmarkFixture().pedantic(sorted, args=([2, 1],), kwargs={"reverse": True}, rounds=9) == [2, 1]
-    assert [one.timed for one in to.seen] == [max, sorted]
-
-
-def test_what_makes_something_new_for_each_round_is_refused_and_not_timed_otherwise() -> None:
-    module = SimpleNamespace(BenchmarkFixture=type("Fixture", (BenchmarkFixture,), dict(vars(BenchmarkFixture))))
-    timers.of_pytest_benchmark(module, Taking())  # type: ignore[arg-type]
-    with pytest.raises(RuntimeError, match="a closure is called many times"):
-        module.BenchmarkFixture().pedantic(sorted, setup=lambda: (([2, 1],), {}))
-
-
-def test_deep_gemm_gets_a_number_for_each_kernel_that_it_names() -> None:
-    def bench_kineto(fn: Any, kernel_names: Any, num_tests: int = 30, flush_l2: bool = True) -> Any:
-        raise AssertionError
-
-    to, module = Taking(), SimpleNamespace(bench_kineto=bench_kineto)
-    timers.of_deep_gemm(module, to)  # type: ignore[arg-type]
-    assert module.bench_kineto(lambda: None, "gemm") == 3e-3
-    assert module.bench_kineto(lambda: None, ("quant", "gemm"), flush_l2=False) == (1.5e-3, 1.5e-3)
-    assert [one.hot for one in to.seen] == [False, True]
-
-
-def test_two_surveys_have_different_gpus_first_where_all_are_alike() -> None:
-    two = [{"name": "NVIDIA H200", "arch": "sm_90"}] * 2
-    amd = [{"name": "MI300X", "arch": "gfx942"}] * 2
-    assert gpus_from(0, two, {}) == {}
-    assert gpus_from(1, two[:1], {}) == {}
-    assert gpus_from(1, two, {}) == {"CUDA_VISIBLE_DEVICES": "1,0"}
-    assert gpus_from(1, two, {"CUDA_VISIBLE_DEVICES": "4,6"}) == {"CUDA_VISIBLE_DEVICES": "6,4"}
-    assert gpus_from(1, amd, {}) == {"HIP_VISIBLE_DEVICES": "1,0"}
-    assert gpus_from(1, [*two[:1], {"name": "NVIDIA L4", "arch": "sm_89"}], {}) == {}
 
 
 def test_each_checkout_builds_extensions_in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

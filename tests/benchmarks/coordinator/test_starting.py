@@ -283,21 +283,3 @@ def test_an_interrupt_while_processes_are_killed_leaves_none(monkeypatch, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         pool.kill()
     assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2
-
-
-def test_what_a_script_imports_is_there_before_a_fork_but_for_what_starts_threads(light, tmp_path, monkeypatch) -> None:
-    folder = tmp_path / "light"
-    (folder / "plain.py").write_text("import os\nos.environ['PLAIN'] = str(os.getpid())\n")
-    (folder / "threaded.py").write_text(
-        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-    )
-    (folder / "raises.py").write_text("raise RuntimeError\n")
-    (tmp_path / "names").write_text("plain\nthreaded\nraises\nlater\n")
-    (folder / "later.py").write_text("")
-    monkeypatch.setenv(starting.ALSO_VARIABLE, str(tmp_path / "names"))
-    starting.prepare(sys.executable)
-    server = next(one for one in starting._servers.values() if one.alive)
-    assert server.way == "fork"
-    environment = Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
-    assert b"RIDGELINE_NOT_IMPORT=threaded" in environment, "it began again without that one"
-    assert len(os.listdir(f"/proc/{server.pid}/task")) == 1
