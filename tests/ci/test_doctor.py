@@ -141,18 +141,6 @@ def test_versions_are_right_where_the_measuring_program_says_so(machine: Machine
     assert "H200" not in whats, "hardware that is unknown is not called right"
 
 
-def test_an_answer_that_cannot_be_read_is_a_finding(machine: Machine) -> None:
-    machine.examined("a sentence")
-    assert "cannot be read" in machine.diagnosis.findings[0].why
-
-
-def test_what_is_fine(machine: Machine) -> None:
-    machine.set("TRITON_INTERPRET", "0")
-    machine.versions = {"asv": "0.6.7rc1", "asv_runner": "0.3.0+local1"}
-    machine.results /= "absent"
-    assert machine.diagnosis.worst == "ok"
-
-
 def test_records_that_nobody_may_read(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may read everything, so the answer of the system is played."""
     monkeypatch.setattr(os, "access", lambda path, mode: path != machine.results / "m")

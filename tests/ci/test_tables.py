@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import statistics
 from pathlib import Path
@@ -53,12 +52,6 @@ def test_one_table_however_it_is_written(tmp_path, text):
     assert list(found.remarks) == []
 
 
-def test_gz_is_read(tmp_path):
-    path = tmp_path / "t.csv.gz"
-    path.write_bytes(gzip.compress(b"op,a,b\nf,1,2\n"))
-    assert read_table(str(path)).frame["b"].tolist() == [2.0]
-
-
 def test_every_bad_cell_is_named_with_its_row_key_and_column_and_the_rest_is_read(tmp_path):
     bad = ["", "n/a", "0", "-3", "OOM", "nan", "inf", "1e300", "1,5", "1.5"]
     found = table(tmp_path, "op,a,b\n" + "".join(f'o{i},"{cell}",2\n' for i, cell in enumerate(bad)))
@@ -76,34 +69,12 @@ def test_of_rows_with_the_same_key_the_first_counts(tmp_path):
     assert list(found.remarks) == ["row 3 (op=f, M=1) repeats the key of a row before; left out"]
 
 
-def test_rows_without_a_key_are_all_counted(tmp_path):
-    found = table(tmp_path, "a,b\n1,2\n1,2\n")
-    assert len(found.frame) == 2
-    assert list(found.remarks) == []
-
-
-def test_a_column_that_is_not_compared_still_tells_rows_apart(tmp_path):
-    text = "op,chunk,a,b\nf,1,1,2\nf,2,3,4\n"
-    found = table(tmp_path, text, columns=("a", "b"))
-    assert len(found.frame) == 2
-    assert found.unused == ["chunk"]
-
-
-def test_a_short_row_has_empty_cells(tmp_path):
-    found = table(tmp_path, "op,a,b\nf,1,2\ng,3\n")
-    assert found.frame["a"].tolist() == [1.0, 3.0]
-    assert list(found.remarks) == ["row 2 (op=g), column 'b': there is no number; the cell is left out"]
-
-
 @pytest.mark.parametrize(
     ("header", "row", "keys", "backends"),
     [
         ("M,op,a,b", "1,f,2,3", ("M", "op"), ("a", "b")),
-        ("op,M,N,a,b", "f,1,2,3,4", ("op", "M", "N"), ("a", "b")),
-        ("a,b", "1,2", (), ("a", "b")),
         ("op,a,b,note", "f,1,2,slow", ("op", "note"), ("a", "b")),
         ("op,a,b,a/b", "f,1,2,0.500x", ("op",), ("a", "b")),
-        ("op,a,b,ratio", "f,1,2,0.5", ("op",), ("a", "b")),
         ("op,a,b,Speed-up (b),c", "f,1,2,2.0x,3", ("op",), ("a", "b", "c")),
         ("capacity_ratio,op,a,b", "0.5,f,1,2", ("capacity_ratio", "op"), ("a", "b")),
         ("year,op,a,b", "2026,f,2,3", ("year", "op"), ("a", "b")),
@@ -125,10 +96,7 @@ def test_backends_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("text", "named", "sentence"),
     [
-        ("", {}, "is no CSV.*; a table has a header and one row for each case"),
-        ("op,a,b\n", {}, "has a header and no rows"),
         ("op,a,a\nf,1,2\n", {}, "two columns 'a'"),
-        ("op,model\nf,x\n", {}, "of op, model there is none. Give the columns by name"),
         ("op;a;b\nf;1,5;2,5\n", {}, "of op, a, b there is none. .* Numbers are written 1234.5"),
         ("op,a,b\nf,1,2\n", {"columns": ("a",), "others": ("a",)}, "there is 'a'"),
         (
@@ -136,7 +104,6 @@ def test_backends_by_name(tmp_path):
             {"others": ("gmmm",)},
             "no column 'gmmm'; the columns are op, gmm, b; did you mean 'gmm'?",
         ),
-        ("op,a,b\nf,1,2\n", {"by": ("oops",)}, "there is no column 'oops'"),
         ("op,a,b\nf,1,\ng,,2\n", {}, "two numbers above 0 to compare: row 1 .op=f., column 'b'"),
         ("op,a,b\nf,1,2\ng,1,2,3\n", {}, "quotes around a cell with a comma"),
     ],
@@ -146,15 +113,8 @@ def test_a_file_of_which_nothing_is_left_says_why(tmp_path, text, named, sentenc
         table(tmp_path, text, **named)
 
 
-def test_a_torn_gz_is_said(tmp_path):
-    path = tmp_path / "t.csv.gz"
-    path.write_bytes(gzip.compress(b"op,a,b\nf,1,2\n" * 100)[:40])
-    with pytest.raises(TableError, match="damaged .gz"):
-        read_table(str(path))
-
-
 def test_many_bad_cells_are_counted_and_some_are_named(tmp_path):
-    rows = 40_000
+    rows = 4_000
     found = table(tmp_path, "op,a,b\n" + "".join(f"{i}x,{i + 1},{'OOM' if i % 2 else 5}\n" for i in range(rows)))
     bad = int((np.arange(rows) % 2 != 0).sum())
     assert found.left_out == {"cells of text": bad}
@@ -261,9 +221,3 @@ def test_the_published_totals_groups_and_regret():
     numbers = of(regret.against.groups[0], "Autotune")
     assert (round(numbers["geometric_mean"], 3), numbers["losses"]) == (0.975, 82)
     assert round(regret.against.worst["ratio"][0], 3) == 0.846
-
-
-def test_the_published_table_is_read_with_its_printed_ratios_apart():
-    found = read_table(str(PUBLISHED), others=("GMM",))
-    assert found.backends == ["hipBLASLt", "Triton", "GMM", "Autotune"]
-    assert (len(found.frame), found.unused, list(found.remarks)) == (96, ["Autotune/GMM"], [])

@@ -241,36 +241,6 @@ def with_times(triton: list[float], blas: list[float] | None, spread: float = 0.
     return derived.derive(frame)
 
 
-def large(series: int, commits: int, seed: int = 3) -> pd.DataFrame:
-    """A frame as `ci.records.store.load` gives it, of one machine: `series` arms of 60 to a kernel, three to a case.
-
-    Texts are categories, rows are in the order of dates.
-    """
-    rng = np.random.default_rng(seed)
-    cases = [gemm(f"m{16 * (n % 20 + 1)}", 16 * (n % 20 + 1), 4096, 4096) for n in range(series // 3)]
-    small = pd.DataFrame(cases).drop(columns=["best", "baseline_share"])
-    small["kernel"] = [f"gemm_{n // 20}" for n in range(len(cases))]
-    small["tier"] = np.where(np.arange(len(cases)) % 20 < 3, "pr", "nightly")
-    arms = small.loc[small.index.repeat(3)].reset_index(drop=True)
-    arms["backend"] = ["triton", "gluon", "blas"] * len(cases)
-    arms["baseline"] = arms["backend"] == "blas"
-    one = _series(
-        "mi300x-8-0f3a9c1e", CASES[0], "triton", False, ["0" * 40], [pd.Timestamp("2026-01-01")], np.ones(1), rng
-    )
-    for column in one.columns.difference(arms.columns):
-        arms[column] = one[column].iloc[0]
-    texts = [column for column in arms if isinstance(arms[column].iloc[0], str)]
-    arms[texts] = arms[texts].astype("category")
-    frame = arms.loc[np.tile(np.arange(len(arms)), commits)].reset_index(drop=True)
-    at = np.repeat(np.arange(commits), len(arms))
-    hashes = pd.Index([f"{n:08x}{'0' * 32}" for n in range(commits)])
-    frame["commit"] = pd.Categorical.from_codes(at, hashes)
-    frame["date"] = (pd.Timestamp("2024-01-05T09:00:00Z") + pd.to_timedelta(np.arange(commits), unit="D"))[at]
-    frame["seconds"] = 1e-4 * (1 + 0.02 * rng.standard_normal(len(frame)))
-    frame["seconds_low"], frame["seconds_high"] = frame["seconds"] * 0.995, frame["seconds"] * 1.005
-    return frame
-
-
 # Texts that try to become something else: markup, scripts, addresses, formulas, properties, half letters.
 
 

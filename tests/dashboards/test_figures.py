@@ -41,12 +41,10 @@ def test_the_same_records_give_the_same_bytes(kind: str, tmp_path: Path) -> None
     [
         (["history", "--kernel", "gemm"], "a figure 'history' needs --case"),
         (["shapes", "--kernel", "gone", "--machine", MI300X], f"there are no records of gone on {MI300X}; there is: "),
-        (["shapes", "--kernel", "gemm"], "several machines have records of gemm; name one with --machine"),
         (
             ["history", "--kernel", "gemm", "--machine", MI300X, "--case", "x"],
             "gemm has no timed case 'x'; it has: llm_down_m64",
         ),
-        (["scaling", "--kernel", "gemm"], "no problem of gemm was measured with two numbers of ranks"),
     ],
 )
 def test_an_error_says_what_there_is(
@@ -55,15 +53,6 @@ def test_an_error_says_what_there_is(
     assert figures.main([*asked, "--out", str(tmp_path / "x.svg")]) == 3
     assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_without_records_the_next_step_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    site = made_site.site_of(FRAME[:0], made_history.history())
-    monkeypatch.setattr(figures, "read", lambda results: site)
-    assert figures.main(["roofline", "--results", "here", "--out", str(tmp_path / "x.svg")]) == 3
-    assert "here holds no records; `ridgeline run` measures" in capsys.readouterr().err
 
 
 def test_a_panel_has_the_lines_points_and_intervals_of_its_option() -> None:

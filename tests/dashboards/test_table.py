@@ -39,11 +39,6 @@ def test_a_column_gives_the_parts_of_its_kind() -> None:
     assert [column.get("parts", [column["key"]]) for column in described] == [column.parts for column in columns]
 
 
-def test_a_cell_without_a_value_has_every_part_empty() -> None:
-    table = Table("t", "", [Column("r", "", "ratio"), Column("x", "")], [[None, "there"]])
-    assert read(table) == [{"r": "", "r_low": "", "r_high": "", "x": "there"}]
-
-
 @pytest.mark.parametrize("text", [one for one in synthetic.TEXTS if "\0" not in one])
 def test_no_text_is_a_formula_of_a_spreadsheet(text: str) -> None:
     cell = read(Table("t", "", [Column("a", ""), Column("b", "")], [[text, "b"]]))[0]["a"]

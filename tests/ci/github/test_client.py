@@ -77,12 +77,6 @@ def test_a_server_that_is_down_is_asked_for_a_quarter_of_an_hour(github: StandIn
     assert 600 <= sum(clock.slept) <= PATIENCE_S
 
 
-def test_no_server(clock: Clock) -> None:
-    with pytest.raises(GitHubError, match="no success in .*ConnectError"):
-        GitHub("o/r", "t", "http://127.0.0.1:9", clock.sleep, clock.now).get("pulls")
-    assert 600 <= sum(clock.slept) <= PATIENCE_S
-
-
 @pytest.mark.parametrize("fault", [Response("", 502), DROP, HANG])
 def test_a_post_whose_answer_was_lost_is_not_repeated_blindly(github: StandIn, client: GitHub, fault: object) -> None:
     github.fault("POST", "dispatches", fault, after=True)
@@ -113,12 +107,6 @@ def test_half_an_answer_is_asked_for_again(github: StandIn, client: GitHub, cloc
     github.fault("GET", "pulls", Response('[{"number": 1', 200, content_type="application/json"))
     assert list(client.items("pulls")) == []
     assert clock.slept == [1]
-
-
-def test_an_answer_that_is_no_list(github: StandIn, client: GitHub) -> None:
-    github.fault("GET", "pulls", Response('{"surprise": 1}', 200, content_type="application/json"))
-    with pytest.raises(GitHubError, match="a list was expected"):
-        list(client.items("pulls"))
 
 
 @pytest.mark.parametrize(
@@ -152,15 +140,10 @@ def test_a_status_that_is_awaited_is_none(github: StandIn, client: GitHub) -> No
 
 
 def test_a_list_of_many_pages(github: StandIn, client: GitHub) -> None:
-    for number in range(3250):
+    for number in range(330):
         github.comment(7, str(number))
-    assert [comment["body"] for comment in client.items("issues/7/comments")] == [str(n) for n in range(3250)]
-    assert len(github.calls) == 33
-
-
-def test_a_list_within_an_answer(github: StandIn, client: GitHub) -> None:
-    runs = [github.run()["id"] for _ in range(120)]
-    assert [run["id"] for run in client.items("actions/runs?status=queued", "workflow_runs")] == runs[::-1]
+    assert [comment["body"] for comment in client.items("issues/7/comments")] == [str(n) for n in range(330)]
+    assert len(github.calls) == 4
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -206,11 +189,6 @@ def test_a_list_without_end(github: StandIn, client: GitHub, monkeypatch: pytest
 # ---- who asks ----
 
 
-def test_the_token_is_sent(github: StandIn, client: GitHub) -> None:
-    client.get("")
-    assert {call.token for call in github.calls} == {"secret"}
-
-
 @pytest.mark.parametrize(
     ("repository", "token", "message"),
     [("o", "t", "owner/name"), ("o/r/x", "t", "owner/name"), ("o/..", "t", "owner/name"), ("o/r", "", "GITHUB_TOKEN")],
@@ -224,7 +202,3 @@ def test_bad_settings(repository: str, token: str, message: str) -> None:
 def test_the_token_is_not_sent_in_the_clear(api: str) -> None:
     with pytest.raises(GitHubError, match="must be an https address"):
         GitHub("o/r", "t", api)
-
-
-def test_half_a_character_is_sent_as_an_escape(github: StandIn, client: GitHub) -> None:
-    assert client.post("issues/7/comments", {"body": "a\ud800b"})["body"] == "a\ud800b"

@@ -12,17 +12,10 @@ from tests.standins.github import BOT, StandIn, said
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 ONE, TWO = f"{MARKER}\none", f"{MARKER}\ntwo"
-COMMENTS = "issues/7/comments"
 
 
 def keep(client: GitHub, body: str = ONE) -> str:
     return write_comment(client, 7, MARKER, body)
-
-
-def test_updated(github: StandIn, client: GitHub) -> None:
-    github.comment(7, ONE)
-    assert keep(client, TWO) == "updated"
-    assert github.bodies(7) == [TWO]
 
 
 @pytest.mark.parametrize("there", [ONE, ONE + "\n", ONE.replace("\n", "\r\n")])
@@ -82,12 +75,6 @@ def test_a_refusal_is_said(github: StandIn, client: GitHub, method: str, status:
     github.fault(method, "comments", said(status, "locked"), times=9)
     with pytest.raises(GitHubError, match=f"{method} .*: {status} locked"):
         keep(client)
-
-
-def test_a_commit_that_heads_nothing(github: StandIn, client: GitHub) -> None:
-    github.pull(1, "a" * 40)
-    github.fault("GET", "commits/", said(422, "No commit found for SHA"))
-    assert pull_requests(client, SHA) == []
 
 
 @pytest.mark.parametrize("sha", ["", "HEAD", "0123", SHA.upper(), SHA + "/../x", SHA + "\n"])

@@ -23,6 +23,7 @@ from tests.standins.github import StandIn, said
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "f" * 40
+FASTER = Report(Judgement(Verdict.FASTER, "gemm takes 10 % less"))
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_one_comment_has_a_section_for_each_pool_and_an_absent_one_delays_none(g
     absent = ("--missing", "absent: no runner of this pool took the job within 30 minutes")
     assert posted(None, "--pool", "mi355x", *absent).exit_code == 0
     posted(samples.same(), "--pool", "mi300x", *absent)
-    posted(samples.faster())
+    posted(FASTER)
     (body,) = github.bodies(7)
     assert "## ❔ CANNOT TELL on mi355x: absent: no runner of this pool took the job within 30 minutes" in body
     assert "## ✅ SAME on mi300x" in body
@@ -123,9 +124,7 @@ def test_a_job_that_calls_itself_ridgeline_has_no_section(github: StandIn, poste
 def test_pools_that_end_at_once_are_all_in_the_comment(github: StandIn, posted) -> None:
     """Another pool posts its check run, and its comment, between our reading of the check runs and our writing."""
     github.pull(7, SHA)
-    github.fault(
-        "POST", "issues/7/comments", None, meanwhile=lambda: posted(samples.faster(), "--pool", "mi325x", name="2")
-    )
+    github.fault("POST", "issues/7/comments", None, meanwhile=lambda: posted(FASTER, "--pool", "mi325x", name="2"))
     posted(samples.slower(), "--pool", "mi300x")
     (body,) = github.bodies(7)
     assert "## ❌ SLOWER on mi300x" in body
@@ -160,11 +159,6 @@ def test_links_of_a_stranger_are_dropped(github: StandIn, posted) -> None:
         assert "<script" not in text
 
 
-def test_a_commit_that_heads_no_pull_request_has_a_check_run_only(github: StandIn, posted) -> None:
-    assert posted(samples.same()).output == "nothing: no open pull request\n"
-    assert (len(github.checks), github.comments) == (1, {})
-
-
 def test_a_pull_request_that_is_locked_keeps_no_other_from_its_comment(github: StandIn, posted) -> None:
     github.pull(7, SHA)
     github.pull(8, SHA, fork=True)
@@ -173,14 +167,6 @@ def test_a_pull_request_that_is_locked_keeps_no_other_from_its_comment(github: S
     assert refused.exit_code == 3
     assert "the conversation is locked" in refused.stderr
     assert (len(github.bodies(7)), len(github.bodies(8))) == (0, 1)
-
-
-def test_a_dry_run_posts_nothing(github: StandIn, posted, tmp_path: Path) -> None:
-    github.pull(7, SHA)
-    shown = posted(samples.slower(), "--summary", "--dry-run")
-    assert shown.output == "would post SLOWER on #7\n"
-    assert {call.method for call in github.calls} == {"GET"}
-    assert not (tmp_path / "summary.md").exists()
 
 
 def test_a_link_is_refused(github: StandIn, posted, tmp_path: Path) -> None:
@@ -197,24 +183,11 @@ def test_a_pool_is_a_plain_word(github: StandIn, posted, pool: str) -> None:
     assert "use at most 60 letters" in shown.stderr
 
 
-def test_what_goes_with_post_only() -> None:
-    shown = CliRunner().invoke(main, ["report", "x.json", "--pool", "name"])
-    assert shown.exit_code == 3
-    assert "go with --post SHA" in shown.stderr
-
-
 @pytest.mark.parametrize("name", ["GITHUB_REPOSITORY", "GITHUB_TOKEN"])
 def test_settings_that_are_missing_are_named(name: str) -> None:
     environ = {"GITHUB_REPOSITORY": "o/r", "GITHUB_TOKEN": "t", name: ""}
     with pytest.raises(client_module.GitHubError, match=f"{name} not set"):
         client_module.of_environment(environ)
-
-
-def test_a_summary_outside_a_workflow(posted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY")
-    shown = posted(samples.same(), "--summary")
-    assert shown.exit_code == 3
-    assert "GITHUB_STEP_SUMMARY is not set" in shown.stderr
 
 
 # The text of the comment: within the limit, cut where nothing breaks.

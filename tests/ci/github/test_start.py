@@ -58,15 +58,6 @@ def test_a_machine_that_does_not_come_is_noticed(
     assert time.now <= 300
 
 
-def test_a_job_that_does_not_exist_yet_may_come(github: StandIn, client: GitHub) -> None:
-    run = github.run()["id"]
-
-    def sleep(seconds: float) -> None:
-        github.job(["x"], run, "completed", name="late / Measure")
-
-    assert orders.machine_took_job(client, run, "late / Measure", 5, sleep, lambda: 0.0)
-
-
 def test_the_verbs(github: StandIn, environ: None, monkeypatch: pytest.MonkeyPatch) -> None:
     run = CliRunner().invoke
     dry = run(main, ["start", SHA, "--dry-run"])
@@ -81,9 +72,3 @@ def test_the_verbs(github: StandIn, environ: None, monkeypatch: pytest.MonkeyPat
     job["status"] = "in_progress"
     monkeypatch.setenv("GITHUB_RUN_ID", str(job["run_id"]))
     assert run(main, ["wait", "--job", "a / Measure", "--minutes", "0"]).exit_code == 0
-
-
-def test_outside_a_workflow_the_run_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GITHUB_RUN_ID", raising=False)
-    done = CliRunner().invoke(main, ["wait", "--job", "a / Measure"])
-    assert (done.exit_code, "Missing option '--run'" in done.output) == (3, True)

@@ -54,12 +54,6 @@ def test_what_was_shown_elsewhere_says_nothing(one: RecordedCause) -> None:
     assert with_explanations([EVENT], [one], KNOWN) == (EVENT,)
 
 
-def test_the_same_two_commits_need_no_history() -> None:
-    (found,) = with_explanations([EVENT], [recorded(1, 4)], {})
-    assert found.explanations == (SHOWN,)
-    assert with_explanations([EVENT], [recorded(2, 3)], {}) == (EVENT,)
-
-
 def test_what_was_not_found_is_no_cause_and_an_improvement_has_none() -> None:
     (found,) = with_explanations([EVENT], [recorded(1, 4, state="not found")], KNOWN)
     assert found.causes == EVENT.causes

@@ -11,27 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci.__main__ import main
 from ci.github.client import GitHub, GitHubError
 from ci.pools import file
 from ci.pools.file import Pool, RunnerSettings, RunsOn
 from ci.slurm.client import QueueRow, Slurm
-from ci.slurm.runner import (
-    EVENTS,
-    HubJob,
-    Offer,
-    Plan,
-    RunnerService,
-    Sight,
-    offer_of,
-    plan_round,
-    prepare_folder,
-    refusal,
-)
+from ci.slurm.runner import HubJob, Offer, Plan, RunnerService, Sight, offer_of, plan_round, prepare_folder, refusal
 from tests.standins.runner import RunnerHub
 
 SETTINGS = RunnerSettings(
@@ -127,12 +114,6 @@ def test_who_may_run(changed: dict[str, str], allowed: bool) -> None:
     assert (one.refusal == "") is allowed
     made = plan([one], [])
     assert (len(made.submit), len(made.refused)) == ((1, 0) if allowed else (0, 1))
-
-
-def test_a_job_that_may_not_run_is_named_with_what_it_is() -> None:
-    (sentence,) = plan([job(1, event="pull_request", head="stranger/r")], []).refused
-    what = "pull_request of .github/workflows/gpu.yml at main, with code of stranger/r"
-    assert sentence == f"job 1 gets no runner: {what}, is not what [site.NAME.runner] allows"
 
 
 def test_a_job_goes_to_the_offer_that_has_least_beside_its_labels() -> None:
@@ -314,23 +295,6 @@ def test_runners_of_an_organization_are_registered_there(hub: RunnerHub, service
     assert hub.runners == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--site", "there"], "sites with a table [site.NAME.runner]: here"),
-        (["--site", "moon"], "sites with a table [site.NAME.runner]: here"),
-        ([], "there is no token"),
-    ],
-)
-def test_what_cannot_be_served_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
-) -> None:
-    monkeypatch.delenv("GITHUB_TOKEN", raising=False)
-    (tmp_path / "runners.toml").write_text(RUNNERS)
-    done = CliRunner().invoke(main, ["runner", "--once", "--file", str(tmp_path / "runners.toml"), *arguments])
-    assert (done.exit_code, said in done.stderr) == (3, True), done.stderr
-
-
 # The folder of a job and the scripts of the node, with real processes.
 
 
@@ -386,13 +350,6 @@ echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" "$@"; touch here; tr '\\0' ' ' < /proc/$$
     assert list(tmp_path.glob("ridgeline-runner-*")) == [new], "the copy is gone, and the one of a job killed long ago"
 
 
-def test_without_a_program_or_a_configuration_a_job_ends(tmp_path: Path, place: Path) -> None:
-    process = start(place, tmp_path / "absent" / "run.sh")
-    assert "is not there or cannot be run" in process.communicate(timeout=20)[0]
-    (place / "config").unlink()
-    assert [process.returncode, start(place, program(tmp_path, "exit 0")).wait(20)] == [3, 3]
-
-
 def test_the_end_of_the_slurm_job_reaches_the_program(tmp_path: Path, place: Path) -> None:
     run = program(
         tmp_path, f"trap 'touch {tmp_path}/told; exit 0' TERM; touch {tmp_path}/up; while :; do sleep 0.1; done"
@@ -434,9 +391,3 @@ def test_the_guard_lets_what_is_allowed_pass_and_ends_the_worker_of_everything_e
     ran = "steps with always" in done.stdout
     assert ran is not bool(changed)
     assert (done.returncode == -9) is not ran
-
-
-def test_the_guard_s_list_is_the_service_s(place: Path) -> None:
-    lines = (place / "allowed").read_text().splitlines()
-    assert len(lines) == len(SETTINGS.workflows) * len(SETTINGS.refs) * len(EVENTS)
-    assert "o/r\t.github/workflows/gpu.yml\trefs/heads/main\tschedule" in lines

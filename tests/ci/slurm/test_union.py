@@ -70,16 +70,6 @@ def test_missing_tasks_are_submitted_again_a_bounded_number_of_times(job: Path) 
     assert (job / "trials.jsonl").read_text() == "line\n", "what there is, is kept"
 
 
-def test_of_a_job_that_was_cancelled_nothing_is_submitted_again(job: Path) -> None:
-    write(job, tasks=2)
-    (job / "cancel").touch()
-    (job / "0-x.jsonl").write_text("line\n")
-    assert end_job(job) == 3
-    assert result(job)["state"] == State.CANCELLED
-    assert not (job / "again").exists()
-    assert (job / "trials.jsonl").read_text() == "line\n"
-
-
 def test_the_union_has_a_line_once_and_running_the_last_job_again_changes_nothing(job: Path, tmp_path: Path) -> None:
     write(job, tasks=2, out=str(tmp_path / "all.jsonl"))
     for name, text in {"0-a": "x\ny\n", "0-b": "x\ny\nz\n", "1-c": "w\nhalf"}.items():

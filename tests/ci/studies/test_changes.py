@@ -63,12 +63,6 @@ def test_both_points_of_a_change_stand_in_one_row():
     assert made["put"]["ratio_low"] < 0.5 < made["put"]["ratio_high"]
 
 
-def test_a_point_without_a_time_makes_no_pair():
-    made = rows()
-    made.loc[1, "status"] = "wrong"
-    assert "hint" not in pairs(made)
-
-
 def test_a_default_that_its_launch_does_not_name_is_the_side_that_was_not_measured():
     unnamed = {"programs": 4}
     made = [row(1.0, config=unnamed), row(3.0, config=unnamed, hint=False), row(0.5, config=unnamed, scatter="put")]

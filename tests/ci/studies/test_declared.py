@@ -8,8 +8,7 @@ import inspect
 import pytest
 
 from ci.studies.declared import studies, study_named
-from ci.studies.run import combinations
-from ci.studies.types import Study, StudyError, StudyPart, Tried
+from ci.studies.types import Study, StudyError, StudyPart
 from kernels.registry import discover
 
 KERNELS = discover().kernels
@@ -54,28 +53,6 @@ def test_backends_and_knobs_exist(one):
             assert named <= knobs_of(part.operator, tried.backend), named
 
 
-def test_the_grid_has_1200_points_and_the_roofline_60():
-    [part] = study_named("roofline_grid").parts
-    assert len(combinations(part.tried[0])) == 1200
-    alone = [part for part in study_named("roofline").parts if part.ranks == (1,)]
-    assert sum(len(cases_of(part)) for part in alone) == 60
-
-
-def test_m_goes_from_1_to_1024_in_powers_of_two():
-    for part in study_named("m_sweep").parts:
-        for world in part.ranks:
-            shapes = {(case.N, case.K) for case in cases_of(part)}
-            found = {(case.N, case.K, case.M) for case in cases_of(part) if case.world == world}
-            assert found == {(n, k, 2**power) for n, k in shapes for power in range(11)}
-            assert len(shapes) == 4
-
-
 def test_an_unknown_study_lists_those_there_are():
     with pytest.raises(StudyError, match="no study 'm_swep'; there are: .*m_sweep"):
         study_named("m_swep")
-
-
-def test_knobs_of_an_architecture():
-    tried = Tried(knobs={"kpack": (1, 2)}, arches=("gfx",), cases=("*_m16_*",))
-    assert (tried.on("gfx942"), tried.on("sm_90")) == (True, False)
-    assert (tried.at("n1_m16_fp16"), tried.at("n1_m1_fp16")) == (True, False)

@@ -15,10 +15,10 @@ from benchmarks.points import Point
 from ci.studies import folder, frame, plots, run
 from ci.studies.declared import study_named
 from ci.studies.declared.grouped_gemm import GROUPED_GEMM
-from ci.studies.frame import listed, plain, timed
+from ci.studies.frame import listed, timed
 from ci.studies.rules import best_choices, losses
 from ci.studies.run import ReadyPart
-from ci.studies.types import Study, StudyError, StudyPart, Tried
+from ci.studies.types import Study, StudyPart, Tried
 from ci.sweeps.catalogue import Catalogue
 from ci.sweeps.measured import gathered
 from ci.sweeps.pruning import PointCompiler, Pruned
@@ -86,14 +86,6 @@ def test_the_table_has_a_row_for_each_key_and_the_fastest_of_two():
     assert list(table.columns) == [*KEYS, *COLUMNS]
     assert len(table) == 2 * 4  # without the point that is wrong
     assert table["us"].max() < 1300
-
-
-def test_rows_are_chosen_by_what_was_tried():
-    rows = rows_of(lines())
-    assert set(plain(rows)["backend"]) == {"triton", "blas"}
-    assert set(plain(rows)["point"]) == {""}
-    assert len(timed(rows, case=["m16"], backend=["triton"])) == 3
-    assert timed(rows, no_such_column=[1]).empty
 
 
 # ---- what is recorded ------------------------------------------------------------------------------------------------
@@ -184,12 +176,6 @@ def test_the_order_of_lines_does_not_matter_and_the_newest_counts(tmp_path):
     [rows] = read(STUDY, written(tmp_path / "c.jsonl", [*new, *old]))
     point = rows.frame["point"].max()
     assert row(rows.frame, backend="triton", point=point)["ratio"] == pytest.approx(0.8, rel=0.01)
-
-
-def test_nothing_of_the_study_is_said(tmp_path):
-    other = dataclasses.replace(STUDY, parts=(StudyPart("all_gather", ("*",)),))
-    with pytest.raises(StudyError, match="nothing of the study made, which has all_gather"):
-        folder.read(other, [written(tmp_path / "a.jsonl", lines())])
 
 
 # Measuring the parts of a study: one after the other, from its points to its times.

@@ -60,11 +60,6 @@ def test_what_the_code_says_of_a_point(more: dict[str, Any], kind: str) -> None:
     assert found["m16", point.label].kind == kind
 
 
-def test_a_compiler_that_cannot_start_is_an_error() -> None:
-    with pytest.raises(SweepError, match="nothing could be compiled ahead: no Triton"):
-        read_compiled({"points": [], "failure": "no Triton"})
-
-
 def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch: pytest.MonkeyPatch) -> None:
     bad, good, same = (_point(num_warps=n) for n in (1, 2, 8))
     twin = _point(num_warps=1, flatten=True)
@@ -80,11 +75,6 @@ def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch:
     assert found.equal == {("m16", same.label): "triton"}
     assert [one.point for one in found.dropped] == [bad, twin]
     assert found.reasons() == {"the code of another point": 1, "cannot load": 2}
-
-
-def test_unknown_code_equals_no_other() -> None:
-    points = [Point("m16", "blas"), _point(num_warps=2)]
-    assert prune(catalogue(), {"m16": points}, ANCHORS, None).count == 2
 
 
 def test_minutes_grow_with_points_and_shrink_with_halving() -> None:
@@ -118,14 +108,6 @@ def test_the_program_and_its_reader_agree(gemm: catalogues.Catalogue) -> None:
     assert gemm.of("n4096_k4096_m16_fp16", "blas").baseline
 
 
-def test_cases_are_chosen_by_pattern_or_tier(gemm: catalogues.Catalogue) -> None:
-    assert gemm.chosen(["*_m16_*"], ["triton"], ()).backends == ["triton"]
-    assert gemm.chosen([], [], ("pr",)).cases == ["n4096_k4096_m16_fp16"]
-    assert gemm.chosen([], [], ("sweep",)).offers == ()
-    with pytest.raises(SweepError, match="no case of gemm fits 'm17'; it has n4096"):
-        gemm.chosen(["m17"], [], ())
-
-
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
     [("int", 3, 3.0), ("bool", True, 1), ("str", "a", 1), ("float", 1, True), ("int | None", 3, "x"), ("", "x", None)],
@@ -150,11 +132,6 @@ def test_knobs_give_every_combination_in_the_order_that_they_are_named() -> None
     ]
     assert _knobs("block_m=16,32", "variant=split,stream", "flatten=true,False") == by_hand
     assert len(_knobs("scale=1,2.5", "swizzle=1,x,true")) == 6, "a knob without a type takes all"
-
-
-def test_a_backend_without_knobs_is_a_point_as_it_is() -> None:
-    found = grid.points(catalogue(), grid.of_options(["num_warps=4"]), candidates=False)
-    assert [point.label for point in found["m16"]][-1] == "blas"
 
 
 @pytest.mark.parametrize(

@@ -196,11 +196,6 @@ def test_lines_of_fewer_rounds_do_not_count() -> None:
     assert _warps(_next(_rung([2, 8], rounds=4))) == [2, 4, 8, 16]
 
 
-def test_without_halving_all_points_are_in_all_rungs() -> None:
-    found = _next(_rung(TRUTH), rungs=Rungs((8, 8), halving=False))
-    assert (found.rung, _warps(found)) == (1, [2, 4, 8, 16])
-
-
 def test_what_others_are_compared_with_stays_however_slow() -> None:
     slow = Rungs((8, 20, 40), stay=frozenset({("m16", POINTS[0].label), ("other", POINTS[1].label)}))
     assert _warps(_next(_rung(TRUTH), rungs=slow)) == [2, 8]
@@ -246,15 +241,6 @@ def test_a_point_that_failed_once_has_no_time_and_says_why(tmp_path: Path) -> No
     assert math.isnan(_row(found, FAST)["ratio"])
     assert _row(found, SLOW)["status"] == "hang"
     assert _row(found, SLOW)["why"] == "one sentence"
-
-
-def test_an_anchor_that_failed_leaves_times_without_ratios(tmp_path: Path) -> None:
-    broken = line([(FAST, 0.9)])
-    broken["cases"]["m16"]["arms"]["head/triton"] = {"status": "wrong", "why": "norm 2", "detail": ""}
-    row = _row(measured.read([write(tmp_path / "s.jsonl", broken)]), FAST)
-    assert row["status"] == "ok"
-    assert row["seconds"] > 0
-    assert math.isnan(row["ratio"])
 
 
 def test_a_point_timed_under_another_name_says_which(tmp_path: Path) -> None:
@@ -303,26 +289,11 @@ def test_the_winner_is_of_the_last_rung_and_of_the_anchors_backend(shown: Measur
     assert one.unusable == {"crash": 1, "cannot load": 1}
 
 
-def test_a_default_that_is_best_is_said(tmp_path: Path) -> None:
-    only = read([write(tmp_path / "s.jsonl", line([({"num_warps": 2}, 1.3)]))])
-    [one] = rankings(only)
-    assert one.winner["is_anchor"]
-    assert not one.beats_anchor
-    assert list(show.case_sentences(one)) == ["the default of triton is the best of 2 points"]
-
-
 def test_what_fails_is_never_the_winner(tmp_path: Path) -> None:
     lines = [line([({"num_warps": 8}, 0.5), ({"num_warps": 2}, "wrong")]), line([({"num_warps": 8}, "wrong")], rung=1)]
     [one] = rankings(read([write(tmp_path / "s.jsonl", *lines)]))
     assert one.winner["is_anchor"]
     assert one.unusable == {"wrong": 2}
-
-
-def test_points_as_good_as_the_winner_are_counted(tmp_path: Path) -> None:
-    alike = [({"num_warps": 8}, 0.9), ({"num_warps": 4}, 0.9005), ({"num_warps": 2}, 1.2)]
-    lines = [line(alike, noise=1e-4, drift=1e-4)]
-    [one] = rankings(read([write(tmp_path / "s.jsonl", *lines)]))
-    assert "1 more within 1 % of it" in show.winner_sentence(one)
 
 
 def test_what_is_shown_of_a_sweep(shown: Measured) -> None:

@@ -73,12 +73,6 @@ def test_knobs_that_failed_once_never_win(tmp_path, status):
     assert decision(tmp_path, {"m16_fp16": [(FAST, status)]}).action is Action.BY_RULE
 
 
-def test_a_rule_without_a_time_decides_nothing(tmp_path):
-    made = decision(tmp_path, {"m16_fp16": [(RULE, "crash"), (OTHER, 0.9)]}, entry=FAST)
-    assert made.action is Action.OPEN
-    assert "crash" in made.why
-
-
 def test_an_entry_that_still_wins_is_confirmed(tmp_path):
     made = decision(tmp_path, {"m16_fp16": [(RULE, 1.1), (OTHER, 1.05), (SLOW, 1.3)]}, entry=FAST)
     assert (made.action, made.entry) == (Action.CONFIRMED, FAST)
@@ -88,11 +82,6 @@ def test_an_entry_that_still_wins_is_confirmed(tmp_path):
 def test_a_hair_of_a_better_point_does_not_oust_an_entry(tmp_path):
     made = decision(tmp_path, {"m16_fp16": [(RULE, 1.1), (OTHER, 0.998)]}, entry=FAST)
     assert (made.action, made.entry) == (Action.CONFIRMED, FAST)
-
-
-def test_the_best_configuration_moves(tmp_path):
-    made = decision(tmp_path, {"m16_fp16": [(RULE, 1.1), (OTHER, 0.95)]}, entry=FAST)
-    assert (made.action, made.entry) == (Action.MOVED, OTHER)
 
 
 @pytest.mark.parametrize("rule", [0.9, 1.0])
@@ -182,16 +171,6 @@ def test_the_knobs_that_a_launch_reads_do_not_know_what_confirmed_them(tmp_path)
     text, _ = written(tmp_path)
     (tmp_path / "tuned.toml").write_text(text)
     assert read_tuned(str(tmp_path / "config.py")) == {"sm_90": {"m64": OTHER, "m128": FAST}}
-
-
-def test_a_table_of_another_architecture_is_added(tmp_path):
-    file = tmp_path / "tuned.toml"
-    file.write_text("# By hand.\n")
-    cases = [case("m64_fp16", None, file)]
-    measured = sweep(tmp_path, {"m64_fp16": [(FAST, 0.9)]})
-    text = tuning.rewritten(file.read_text(), file, tuning.decisions(cases, measured), measured)
-    assert text.startswith("# By hand.\n")
-    assert tomllib.loads(text)["sm_90"]["m64"].items() >= FAST.items()
 
 
 def test_a_broken_table_is_named_with_the_next_step(tmp_path):

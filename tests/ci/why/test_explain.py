@@ -58,12 +58,6 @@ def test_cases_with_the_same_changed_knobs_are_one_group_the_slowest_first() -> 
     assert [group.worst.case for group in apart] == ["gemm/triton/m64", "gemm/triton/m16"]
 
 
-def test_the_trial_of_a_group_is_the_newest_that_has_the_worst_case() -> None:
-    later = [trial(m16=(3, 2), m64=(3, 2)), trial(m16=(3, 2))]
-    (found,) = slower(judgement(case("m16", 1.02, 1.01), case("m64", 1.09, 1.08)), later)
-    assert "m64" in found.trial.cases
-
-
 def test_a_knob_is_a_suspect_where_both_sides_have_it_with_different_values() -> None:
     arms = trial(m16=(3, 2)).cases["m16"].arms
     (found,) = suspects.of_knobs(arms["base", "triton"], arms["head", "triton"])
@@ -113,15 +107,6 @@ def test_a_verdict_stands_without_its_cause(sides, tmp_path, monkeypatch, error,
     asked = (outcome, sides, MeasurePlan(), policy.load(), tmp_path / "t.jsonl", tmp_path, console)
     assert why.explained(*asked, 60.0) == ()
     assert said in console.file.getvalue()  # type: ignore[attr-defined]
-
-
-def test_nothing_is_done_where_it_is_not_wanted(sides, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(why, "explain", None)
-    console = Console(file=io.StringIO())
-    for verdict, seconds in ((judgement(case("m16")), 0.0), (Judgement(Verdict.SAME, ""), 60.0)):
-        outcome = Outcome(verdict, Followed(tmp_path / "t.jsonl").read())
-        asked = (outcome, sides, MeasurePlan(), policy.load(), tmp_path / "t.jsonl", tmp_path, console)
-        assert why.explained(*asked, seconds) == ()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from ci.why.search import (
     SuspectKind,
     changed_lines,
     classified,
-    difference,
     hunks,
     put_back,
     same_program,
@@ -81,11 +80,6 @@ def test_one_cause_is_found_wherever_it_is(names: str) -> None:
         assert causes(search) == [({cause}, CauseAnswer.ALL)]
         assert search.explained
         assert len(played.asked) <= (len(names) if len(names) <= 6 else 2 * len(names).bit_length() + 2)
-
-
-def test_the_likeliest_is_put_back_first() -> None:
-    _, played = searched("abc", additive(c=0.02), (1.0, 3.0, 9.0))
-    assert played.asked == [("c",)]
 
 
 def test_two_causes_each_get_their_share() -> None:
@@ -177,11 +171,6 @@ def test_what_follows_from_what_is_left(before: Slowdown, after: Slowdown, answe
     assert classified(seen(0.02), before, after, FLOOR) is answer
 
 
-def test_intervals_of_trials_apart_add_their_squares() -> None:
-    gone, low, high = difference(seen(0.03, 0.003), seen(0.01, 0.004))
-    assert (gone, low, high) == pytest.approx((0.02, 0.015, 0.025))
-
-
 # Parts of a file: any of them can be put back, and what is left is the other side's.
 
 
@@ -218,13 +207,6 @@ def test_all_parts_make_base_and_none_makes_head() -> None:
     assert [one.where for one in found] == ["", "area", "name"]
     assert put_back(BASE, HEAD, range(len(found))) == BASE
     assert put_back(BASE, HEAD, ()) == HEAD
-
-
-def test_a_part_alone_leaves_the_others_as_they_are_in_head() -> None:
-    text = put_back(BASE, HEAD, {1})
-    assert "time.sleep" not in text
-    assert "import time" in text
-    assert "circle" in text
 
 
 def test_what_a_part_says_in_a_line() -> None:
