@@ -16,6 +16,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from .spec import Case
+
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 TERA, GIGA = 1e12, 1e9
 
@@ -229,7 +231,7 @@ DEVICES: tuple[Hardware, ...] = (
     ),
 )
 """Every device whose peaks we state.  To add one: a new entry, with its source, its date and what is unverified.
-The first one of an architecture is assumed where code is compiled without a device (kernels/_shared/units.py)."""
+The first one of an architecture is assumed where code is compiled without a device (assumed_units)."""
 
 ARCHES = tuple(dict.fromkeys(device.arch for device in DEVICES))
 """Architectures of the table, in its order."""
@@ -395,3 +397,36 @@ def roofline_seconds(cost: Any, dtype: str, hardware: Hardware, world: int | Non
         cost.hbm_bytes / hardware.hbm_bandwidth,
         cost.link_bytes / link if cost.link_bytes else 0.0,
     )
+
+
+# How many compute units and dies a persistent kernel is spread over: what the device has, not what its product has.
+#
+# MI308X shares gfx942 with MI300X and has 80 CUs; a partition (DPX, QPX, CPX) is a device with a half, a quarter or an
+# eighth of the CUs and as much of the dies.
+
+
+ON_A_CPU = 4
+"""Programs of a persistent kernel in the interpreter."""
+
+
+def compute_units(case: Case, arch: str) -> int:
+    """CUs or SMs of the device on which the case is placed; without one, those that are assumed."""
+    if case.place is not None and case.place.compute_units:
+        return case.place.compute_units
+    return assumed_units(arch)
+
+
+def assumed_units(arch: str) -> int:
+    """CUs or SMs where no device is there to ask: those of the first product of the architecture in DEVICES."""
+    return next((device.compute_units for device in DEVICES if device.arch == arch), ON_A_CPU)
+
+
+def xcds(arch: str, units: int | None = None) -> int:
+    """Compute dies of a device with so many CUs, over which the hardware distributes workgroups round robin.
+
+    None: of the product that is assumed.  A count that fits no product and no partition gives 1: programs keep their
+    order, which is never wrong.
+    """
+    count = units or assumed_units(arch)
+    found = {part.xcds for device in DEVICES if device.arch == arch for part in parts(device, count)}
+    return found.pop() if len(found) == 1 else 1

@@ -246,7 +246,7 @@ class CompilePool:
     def __init__(
         self, arch: str, choice: Choice, setting: CompileSetting, scratch: Path, tell: Callable[..., None]
     ) -> None:
-        from kernels._shared.units import assumed_units
+        from kernels.hardware import assumed_units
 
         target(arch)
         self.arch, self.setting, self._scratch, self._tell = arch, setting, scratch, tell

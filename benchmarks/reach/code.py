@@ -36,7 +36,6 @@ class Ran:
 def of_harness() -> str:
     """A digest of what measures, checks and compiles: a kept result holds for one state of it."""
     files = [*(HARNESS / "benchmarks").rglob("*.py"), *(HARNESS / "kernels").glob("*.py")]
-    files.append(HARNESS / "kernels" / "_shared" / "units.py")
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(path.read_bytes())

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from kernels._shared.errors import first_line
 from kernels.spec import Unsupported
 
 COMPILING_S = 1800.0
@@ -140,3 +139,8 @@ def tried(what: str, call: Callable[[], Any]) -> Callable[[], Any]:
 def _wait() -> None:
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of the error's text, or its type where it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

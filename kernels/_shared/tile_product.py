@@ -1,4 +1,6 @@
-"""Device functions of tiled products: the inner loop, slices of a tile along K, halves of a tile."""
+"""Device functions of tiled products: the inner loop, slices of a tile along K, halves of a tile; and the order of
+tiles, to make good use of the caches.
+"""
 
 from __future__ import annotations
 
@@ -57,3 +59,22 @@ def sum_of_slices(sums, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SPLIT_K: tl.c
 def halves(tile):
     """The left and the right half of a tile's columns; each needs half the shared memory on its way out."""
     return tl.split(tl.permute(tl.reshape(tile, (tile.shape[0], 2, tile.shape[1] // 2)), (0, 2, 1)))
+
+
+@triton.jit
+def spread(pid, programs, XCDS: tl.constexpr):
+    """Renumber programs so that neighbours share an XCD: the hardware distributes them round robin over the XCDs."""
+    if XCDS == 1:
+        return pid
+    xcd, local = pid % XCDS, pid // XCDS
+    return xcd * (programs // XCDS) + tl.minimum(xcd, programs % XCDS) + local
+
+
+@triton.jit
+def tile_at(index, rows, cols, GROUP_M: tl.constexpr):
+    """(row, column) of a tile: down a band of GROUP_M rows before the next column, so that L2 serves both operands."""
+    band = index // (GROUP_M * cols)
+    first = band * GROUP_M
+    height = tl.minimum(rows - first, GROUP_M)
+    within = index % (GROUP_M * cols)
+    return first + within % height, within // height

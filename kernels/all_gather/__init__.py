@@ -34,7 +34,7 @@ from typing import Any
 import torch
 
 from kernels._shared.collectives import vendor
-from kernels._shared.collectives.placing import heap_of
+from kernels._shared.collectives.cases import heap_of
 from kernels._shared.triton_needed import compiled_ahead, launch_module, launcher
 from kernels._shared.tuning import all_knobs
 from kernels.all_gather import config as knobs

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from kernels._shared.collectives import registered, vendor
-from kernels._shared.collectives.placing import heap_of, need_group, only_on_cpu
+from kernels._shared.collectives.cases import heap_of, need_group, only_on_cpu
 from kernels.all_gather.cases import fits_cpu, shard_elements
 from kernels.numerics import DTYPES
 from kernels.spec import Case

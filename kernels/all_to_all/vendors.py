@@ -9,8 +9,7 @@ import torch
 import torch.distributed as dist
 
 from kernels._shared.collectives import registered, vendor
-from kernels._shared.collectives.cases import fits_cpu
-from kernels._shared.collectives.placing import heap_of, need_group, only_on_cpu
+from kernels._shared.collectives.cases import fits_cpu, heap_of, need_group, only_on_cpu
 from kernels.spec import Case
 
 

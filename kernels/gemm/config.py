@@ -19,9 +19,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels._shared.published import fitting, read_published
-from kernels._shared.tuning import first_then, read_tuned, tuned_file
-from kernels._shared.units import compute_units, xcds
+from kernels._shared.tuning import first_then, fitting, read_published, read_tuned, tuned_file
+from kernels.hardware import compute_units, xcds
 from kernels.spec import Case, Tuned, Unsupported
 
 TUNED = read_tuned(__file__)

@@ -6,8 +6,7 @@ import triton
 import triton.language as tl
 
 from kernels._shared.ordering import stores_done
-from kernels._shared.tile_order import spread, tile_at
-from kernels._shared.tile_product import halves, product, sum_of_slices
+from kernels._shared.tile_product import halves, product, spread, sum_of_slices, tile_at
 
 
 @triton.jit

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from kernels._shared.tile_launch import Blocks, compiler_options, declared, passed
-from kernels._shared.units import compute_units
 from kernels.gemm import device
+from kernels.hardware import compute_units
 from kernels.numerics import DTYPES
 from kernels.spec import Case, Compilation
 

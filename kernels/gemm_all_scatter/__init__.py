@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from kernels._shared.collectives.placing import accept, heap_of
+from kernels._shared.collectives.cases import accept, heap_of
 from kernels._shared.triton_needed import launch_module, launcher
 from kernels._shared.tuning import all_knobs
 from kernels.gemm_all_scatter import config as knobs

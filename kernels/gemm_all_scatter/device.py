@@ -17,8 +17,7 @@ import triton.language as tl
 from kernels._shared.collectives.device import at_heaps, await_start, heaps_from, to_places
 from kernels._shared.ordering import loads_done, stores_done
 from kernels._shared.symmetric_device import announce, finish, flags_at_peers, later, reached, translate
-from kernels._shared.tile_order import spread, tile_at
-from kernels._shared.tile_product import halves, product, sum_of_slices
+from kernels._shared.tile_product import halves, product, spread, sum_of_slices, tile_at
 
 
 @triton.jit

@@ -12,10 +12,9 @@ from triton import knobs as triton_knobs
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels._shared.tile_launch import Blocks, compiler_options, declared, passed
-from kernels._shared.units import compute_units
 from kernels.gemm_all_scatter import device
 from kernels.gemm_all_scatter.config import tiles
-from kernels.hardware import lds_limit
+from kernels.hardware import compute_units, lds_limit
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap
 

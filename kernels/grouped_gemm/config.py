@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernels._shared.published import fitting, read_published
-from kernels._shared.tuning import read_tuned, tuned_file
+from kernels._shared.tuning import fitting, read_published, read_tuned, tuned_file
 from kernels.hardware import UnknownHardware, lds_limit
 from kernels.spec import Case, Tuned
 

@@ -13,8 +13,8 @@ import torch
 
 from kernels import numerics
 from kernels._shared.triton_needed import need_triton
-from kernels._shared.units import compute_units, xcds
 from kernels.grouped_gemm import config
+from kernels.hardware import compute_units, xcds
 from kernels.spec import Case, Compilation
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)

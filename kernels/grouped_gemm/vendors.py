@@ -14,9 +14,8 @@ from typing import Any
 import torch
 
 from kernels._shared import libraries
-from kernels._shared.baselines import with_knobs
-from kernels._shared.errors import first_line
-from kernels._shared.libraries import Written
+from kernels._shared.libraries import Written, first_line
+from kernels._shared.tuning import with_knobs
 from kernels.grouped_gemm.routing import lens
 from kernels.spec import Case, Unsupported, functional
 

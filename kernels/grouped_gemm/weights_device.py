@@ -14,8 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels._shared.tile_order import spread, tile_at
-from kernels._shared.tile_product import halves
+from kernels._shared.tile_product import halves, spread, tile_at
 from kernels.grouped_gemm.device import bounds, load_rows
 
 

@@ -15,7 +15,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 
-from kernels._shared.tile_order import tile_at
+from kernels._shared.tile_product import tile_at
 from kernels._shared.warp_roles import (
     BILLION,
     REGISTERS,

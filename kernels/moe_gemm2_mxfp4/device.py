@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels._shared.tile_order import spread
+from kernels._shared.tile_product import spread
 
 
 @triton.jit

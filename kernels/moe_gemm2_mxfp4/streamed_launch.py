@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernels._shared.units import compute_units
+from kernels.hardware import compute_units
 from kernels.moe_gemm2_mxfp4 import formats
 from kernels.spec import Case, Compilation
 

@@ -18,9 +18,8 @@ from typing import Any
 import torch
 
 from kernels._shared.collectives import vendor
-from kernels._shared.collectives.cases import DTYPES, cases, total_bytes
+from kernels._shared.collectives.cases import DTYPES, accept, cases, collective_launcher, heap_of, total_bytes
 from kernels._shared.collectives.cases import vector as _vector
-from kernels._shared.collectives.placing import accept, collective_launcher, heap_of
 from kernels._shared.triton_needed import compiled_ahead
 from kernels.reduce_scatter import config as knobs
 from kernels.reduce_scatter import vendors

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels._shared.tile_order import spread
+from kernels._shared.tile_product import spread
 from kernels.moe_gemm2_mxfp4 import device
 from kernels.numerics import compare, poison
 from kernels.registry import discover

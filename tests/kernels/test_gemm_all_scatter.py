@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernels._shared.units import compute_units
 from kernels.gemm_all_scatter import config, gemm_all_scatter, launch
+from kernels.hardware import compute_units
 from kernels.spec import Case
 
 BUILD = gemm_all_scatter.backends["triton"].build

@@ -8,8 +8,7 @@ import re
 
 import pytest
 
-from kernels._shared.published import ORIGIN, Published, fitting, read_published
-from kernels._shared.tuning import read_tuned
+from kernels._shared.tuning import ORIGIN, Published, fitting, read_published, read_tuned
 from kernels.gemm import config as gemm_config
 from kernels.gemm import gemm
 from kernels.gemm_all_scatter import config as scatter_config

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kernels._shared.units import assumed_units, compute_units, xcds
 from kernels.gemm import config as gemm_config
 from kernels.gemm import gemm
 from kernels.gemm_all_scatter import config as scatter_config
 from kernels.gemm_all_scatter import gemm_all_scatter
+from kernels.hardware import assumed_units, compute_units, xcds
 from kernels.registry import discover
 from kernels.spec import Case, Place
 from tests.kernels.ranks import run_alone

@@ -266,7 +266,7 @@ def imported(name: str) -> Any:
         f"{root}.nvidia.hopper": descriptors,
     }
     ours = ("kernels._shared.warp_roles", "kernels._shared.rows_with_roles", "kernels.grouped_gemm.weights_with_roles")
-    for module in ("kernels._shared.tile_order", "kernels.grouped_gemm"):  # what they import is Triton's own
+    for module in ("kernels._shared.tile_product", "kernels.grouped_gemm"):  # what they import is Triton's own
         importlib.import_module(module)
     packages = [vars(sys.modules[module.rpartition(".")[0]]) for module in ours]
     with contextlib.ExitStack() as stack:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kernels._shared.collectives.config import block_bytes, lanes
-from kernels._shared.units import compute_units
+from kernels.hardware import compute_units
 from kernels.spec import Case, Compilation
 
 REGISTERS = 65536

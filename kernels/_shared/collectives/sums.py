@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from kernels._shared.collectives.cases import on_heap
 from kernels._shared.collectives.launch import call_of, compilation_of, constants
-from kernels._shared.collectives.placing import on_heap
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap
 

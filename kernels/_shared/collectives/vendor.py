@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from kernels._shared.baselines import with_knobs
+from kernels._shared.tuning import with_knobs
 from kernels.spec import Case, Unsupported
 
 _TYPES = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}

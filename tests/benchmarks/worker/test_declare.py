@@ -12,7 +12,7 @@ from benchmarks.worker import declare, failures, requests
 from benchmarks.worker.renamed import under_current_names
 from benchmarks.worker.requests import Joining, MissingHeap, Service
 from kernels import spec
-from kernels._shared.collectives.placing import heap_of
+from kernels._shared.collectives.cases import heap_of
 from kernels.spec import Case, Cost, Kernel, Place, Tolerance
 from kernels.symmetric_heap import HomeReport, chosen
 
