@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -28,8 +29,7 @@ BADNESS = (*FAILED, Status.OK, Status.UNSUPPORTED, Status.SKIPPED)
 """Which status speaks for a session: failures first, then ok, then what was not tried."""
 
 
-@dataclasses.dataclass(frozen=True)
-class PairedRatio:
+class PairedRatio(NamedTuple):
     """Baseline time / our time, above 1 ours is faster, with its 99 % interval.  name: the fastest baseline."""
 
     name: str
@@ -38,8 +38,7 @@ class PairedRatio:
     high: float
 
 
-@dataclasses.dataclass(frozen=True)
-class PooledTimes:
+class PooledTimes(NamedTuple):
     """The times of one backend in one case over all trials of a place; seconds.
 
     seconds: median over all samples.  low, high: 99 % interval.  q25, q75: quartiles over all samples.
@@ -132,8 +131,7 @@ class PooledTrials:
     broken: Sequence[BrokenModule]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Result:
+class _Result(NamedTuple):
     """One arm of one case: the session it was measured in, how its samples were taken, and the baselines beside it."""
 
     session: str

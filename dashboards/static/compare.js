@@ -90,12 +90,16 @@
       );
       const [a, b] = await Promise.all([before, after].map(async side => ({...side, columns: await R.load(`${side.lane.slug}/at-${side.at}`)})));
       const rows = rowsOf(a, b, words);
-      const counts = [words.slower, words.faster, words.within].map(word => `${rows.filter(row => row[4][0] === word).length} ${word}`);
+      const having = word => rows.filter(row => row[4][0] === word);
+      const [moved, others] = [["slower", "faster", "definition"], ["within", "unsure", "library", "alone", "one"]].map(names => names.map(name => words[name]));
+      const counts = [words.slower, words.faster, words.within].map(word => `${having(word).length} ${word}`);
+      const folds = others.map(word => [word, having(word)]).filter(([, own]) => own.length);
       const ends = [before, after].map(side => side.lane.commits[side.at][0].slice(0, 8)).join(" ");
       shown.replaceChildren(
         h("p", h("strong", counts.join(", ")), `, of ${rows.length} series. ${said}`),
         ...R.pieces([{kind: "command", text: `ridgeline gate ${ends}${after.lane === before.lane ? ` --machine ${after.lane.machine}` : ""}`, why: "The verdict on the two, if they ran in lock-step:"}]),
-        R.table({...table, rows}),
+        ...[rows.filter(row => moved.includes(row[4][0]))].filter(own => own.length).map(own => R.table({...table, rows: own})),
+        ...R.pieces(folds.map(([word, own]) => ({kind: "fold", look: "", lines: [`${own.length} series: ${word}`], pieces: [{...table, rows: own}]}))),
       );
       shown.removeAttribute("data-busy");
     }
