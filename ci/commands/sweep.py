@@ -28,8 +28,8 @@ from ci.options import (
 )
 from ci.report.document import markdown
 from ci.report.words import plain, plural
-from ci.stats.sweeps import MISS
 from ci.sweeps import catalogue, grid, show
+from ci.sweeps.estimates import MISS
 from ci.sweeps.measured import SweepError
 from ci.sweeps.pruning import PointCompiler, prune
 from ci.sweeps.run import FOLDER, SweepPlan, expected_minutes, measure, sweep_id

@@ -21,8 +21,8 @@ from benchmarks.points import split
 from benchmarks.trial_file import WORST_FIRST, Status
 from ci.judging import policy
 from ci.stats.interval import Scale, effects, samples
-from ci.stats.sweeps import TrialShift, estimates, trial_shifts
 from ci.stats.types import FloatArray, PairedRounds
+from ci.sweeps.estimates import TrialShift, estimates, trial_shifts
 from ci.trials.file import read as read_file
 from ci.trials.trial import Arm, Declaration, Environment, Json, Machine, Trial
 
@@ -37,8 +37,8 @@ COLUMNS = (
 )
 """point: id, "" for a backend as it is.  knobs: what the point overrides; config: all knobs of the launch (dicts).
 seconds: median over trials of trial medians.  ratio, low, high: time / time of the anchor and its interval; log_ratio
-and sd: the same as `ci.stats.sweeps` has it.  rung: the highest it was measured in.  equal_to: the point (or backend)
-that was timed in its place, "" for none.  Times are NaN unless status is "ok"."""
+and sd: the same as `ci.sweeps.estimates` has it.  rung: the highest it was measured in.  equal_to: the point (or
+backend) that was timed in its place, "" for none.  Times are NaN unless status is "ok"."""
 
 
 TIMES = ("log_ratio", "sd", "ratio", "low", "high")
@@ -281,7 +281,7 @@ def _trials(seen: Sequence[Observation]) -> int:
 
 
 def _modelled(seen: Mapping[Key, Sequence[Observation]], settings: policy.Settings) -> dict[Key, dict[str, float]]:
-    """By the spread that rounds imply (`ci.stats.sweeps`)."""
+    """By the spread that rounds imply (`ci.sweeps.estimates`)."""
     reach = float(ndtri(0.5 + settings.confidence / 2))
     ratios: dict[Key, dict[str, float]] = {}
     for case in dict.fromkeys((key[1], key[4]) for key in seen):

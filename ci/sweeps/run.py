@@ -179,7 +179,7 @@ rung, whose rounds are FIRST_ROUNDS: checks, warm-up and calls (H200, 2026-11-22
 
 FIRST_ROUNDS, STAYING = 8, 0.15
 """Of the points of a rung, those that enter the next: 0.03 to 0.2 where the noise is that of recorded H200 trials
-(tests/ci/stats/sweeps)."""
+(tests/ci/sweeps/estimates)."""
 
 
 def expected_minutes(points: int, rungs: Rungs, world: int) -> float:

@@ -15,8 +15,7 @@ import numpy as np
 
 from benchmarks.points import Point, label
 from ci.judging import policy
-from ci.stats import sweeps
-from ci.stats.sweeps import estimates
+from ci.sweeps.estimates import MISS, estimates, survivors
 from ci.sweeps.measured import Observation, observations, shifts_of
 from ci.trials.trial import Trial
 
@@ -130,5 +129,5 @@ def _of_backend(own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, has_a
         return []
     made = estimates(shifts_of([found for _, found in timed]), rungs.least)
     mean, sd = (np.append(values, 0.0) for values in (made.mean, made.sd)) if has_anchor else (made.mean, made.sd)
-    stay = sweeps.survivors(mean, sd, sweeps.MISS / max(1, len(rungs) - 1))
+    stay = survivors(mean, sd, MISS / max(1, len(rungs) - 1))
     return [point for (point, _), one in zip(timed, stay, strict=False) if one]
