@@ -15,7 +15,8 @@ import numpy as np
 
 from benchmarks.points import Point, label
 from ci.judging import policy
-from ci.sweeps.estimates import MISS, estimates, survivors
+from ci.sweeps.estimates import MISS, estimates
+from ci.sweeps.estimates import survivors as surviving
 from ci.sweeps.measured import Observation, observations, shifts_of
 from ci.trials.trial import Trial
 
@@ -129,5 +130,5 @@ def _of_backend(own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, has_a
         return []
     made = estimates(shifts_of([found for _, found in timed]), rungs.least)
     mean, sd = (np.append(values, 0.0) for values in (made.mean, made.sd)) if has_anchor else (made.mean, made.sd)
-    stay = survivors(mean, sd, MISS / max(1, len(rungs) - 1))
+    stay = surviving(mean, sd, MISS / max(1, len(rungs) - 1))
     return [point for (point, _), one in zip(timed, stay, strict=False) if one]
