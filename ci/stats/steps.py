@@ -92,21 +92,15 @@ def _described(seen: FloatArray, sums: Sums, row: int, first_points: list[int], 
     edges = [0, *first_points, len(seen)]
     if by_chance(seen[edges[-3] : edges[-2]], seen[edges[-2] :], len(seen)):
         del edges[-2]
-    noise = wander(sums, row, edges)
-    steps = []
-    for split in zip(edges, edges[1:], edges[2:], strict=False):
-        chance = p_value(float(size(sums, row, split, noise)), start + len(seen))
-        steps.append(_step(seen, split, noise, chance, start))
+    noise, steps = wander(sums, row, edges), []
+    for a, k, b in zip(edges, edges[1:], edges[2:], strict=False):
+        before, after = median(seen[a:k]), median(seen[k:b])
+        error = MEDIAN_ERROR * float(np.sqrt(noise.variance(k - a) + noise.variance(b - k)))
+        reach = float(stdtrit(max(b - a - 2, 1), (1 + INTERVAL) / 2)) * error
+        gaps = after - before + np.array([0.0, -reach, reach])
+        chance = p_value(float(size(sums, row, (a, k, b), noise)), start + len(seen))
+        steps.append(Step(start + k, *map(float, (*np.exp([before, after]), *np.exp(gaps), chance))))
     return steps
-
-
-def _step(seen: FloatArray, split: tuple[int, int, int], noise: Wander, chance: float, start: int) -> Step:
-    a, k, b = split
-    before, after = median(seen[a:k]), median(seen[k:b])
-    error = MEDIAN_ERROR * float(np.sqrt(noise.variance(k - a) + noise.variance(b - k)))
-    reach = float(stdtrit(max(b - a - 2, 1), (1 + INTERVAL) / 2)) * error
-    gaps = after - before + np.array([0.0, -reach, reach])
-    return Step(start + k, *map(float, (*np.exp([before, after]), *np.exp(gaps), chance)))
 
 
 # What a series does without a step: spikes, wandering and smooth drift; many series of one length at a time.
@@ -140,29 +134,22 @@ MOST_CORRELATION = 0.9
 """Beyond it nothing can be told from a random walk."""
 
 FLOOR = 1e-7
-"""Standard deviation of a point, relative to the series' range, that rounding in the sums below can imitate."""
+"""Standard deviation of a point, relative to the series' range, that rounding can imitate."""
 
 TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sums:
-    """Running sums of series without spikes; any level's mean and scatter follow in constant time.
-
-    points: the series, about their medians.  first, second, lagged: sums of x, x^2 and x[t] x[t+1] before each index.
-    spread: largest less smallest point, shape (series,).
-    """
+    """Series without spikes.  points: about their medians.  before: sums of the points before each index."""
 
     points: FloatArray
-    first: FloatArray
-    second: FloatArray
-    lagged: FloatArray
-    spread: FloatArray
+    before: FloatArray
 
     @classmethod
     def of(cls, clean: FloatArray) -> Sums:
-        x = clean - np.median(clean, axis=1, keepdims=True)
-        return cls(x, _running(x), _running(x * x), _running(x[:, :-1] * x[:, 1:], len(x[0])), np.ptp(x, axis=1))
+        points = clean - np.median(clean, axis=1, keepdims=True)
+        return cls(points, np.pad(np.cumsum(points, axis=1), ((0, 0), (1, 0))))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -226,36 +213,30 @@ def wander(sums: Sums, rows: Index, edges: Sequence[Index]) -> Wander:
     The correlation of residuals of a fit is too small by about (1 + 4 r) / points for each level (Marriott and Pope,
     Biometrika 41, 1954); that is put back.
     """
-    points = sums.points.shape[1]
-    square, lag, levels = _scatter(sums, rows, edges)
-    total = np.maximum(square, points * (FLOOR * sums.spread[rows]) ** 2 + TINY)
-    r = lag / total
+    x = sums.points[rows]
+    points, residual, levels = x.shape[-1], x.copy(), np.zeros(np.shape(rows), dtype=np.intp)
+    level = np.zeros(x.shape, dtype=np.intp)  # that each point lies in
+    for edge in edges[1:-1]:
+        level += np.arange(points) >= np.asarray(edge)[..., None]
+    for number in range(len(edges) - 1):
+        inside = level == number
+        count = inside.sum(axis=-1)
+        residual -= inside * ((x * inside).sum(axis=-1) / np.maximum(count, 1))[..., None]
+        levels += count > 0
+    neighbours = residual[..., 1:] * residual[..., :-1] * (level[..., 1:] == level[..., :-1])
+    total = np.maximum((residual**2).sum(axis=-1), points * (FLOOR * np.ptp(x, axis=-1)) ** 2 + TINY)
+    r = neighbours.sum(axis=-1) / total
     r = r + levels * (1 + 4 * np.maximum(r, 0)) / points
     r = (points * r + PRIOR_POINTS * PRIOR_CORRELATION) / (points + PRIOR_POINTS)
     correlation = np.minimum(np.maximum(r, 0), MOST_CORRELATION)
     return Wander(np.sqrt(total / np.maximum(points - levels - 1, 1)), correlation)
 
 
-def _scatter(sums: Sums, rows: Index, edges: Sequence[Index]) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Of each series: sums of squared residuals, and of products of neighbouring ones within a level; its levels."""
-    square, lag, levels = np.zeros(np.shape(rows)), np.zeros(np.shape(rows)), np.zeros(np.shape(rows), dtype=np.intp)
-    for start, stop in itertools.pairwise(edges):
-        length, last = stop - start, np.maximum(stop - 1, start)
-        total = sums.first[rows, stop] - sums.first[rows, start]
-        mean = total / np.maximum(length, 1)
-        square = square + (sums.second[rows, stop] - sums.second[rows, start] - total * mean)
-        ends = sums.points[rows, np.minimum(start, sums.points.shape[1] - 1)] + sums.points[rows, stop - 1]
-        inner = sums.lagged[rows, last] - sums.lagged[rows, start] - mean * (2 * total - ends) + (length - 1) * mean**2
-        lag = lag + inner * (length > 0)
-        levels = levels + (length > 0)
-    return square, lag, levels
-
-
 def size(sums: Sums, rows: Index, split: tuple[Index, Index, Index], noise: Wander) -> FloatArray:
     """Standard errors between the means of [start, place) and [place, stop) of the given series."""
     start, place, stop = split
-    at = sums.first[rows, place]
-    left, right = (at - sums.first[rows, start]) / (place - start), (sums.first[rows, stop] - at) / (stop - place)
+    at = sums.before[rows, place]
+    left, right = (at - sums.before[rows, start]) / (place - start), (sums.before[rows, stop] - at) / (stop - place)
     error = np.sqrt(noise.variance(place - start) + noise.variance(stop - place))
     return np.asarray(np.abs(right - left) / error)
 
@@ -272,13 +253,6 @@ def jumps(points: FloatArray, start: int, place: int, stop: int) -> bool:
 def _cubic(points: int) -> FloatArray:
     """Orthonormal polynomials up to degree 3 on evenly spaced points, shape (4, points)."""
     return np.asarray(np.linalg.qr(np.vander(np.linspace(-1, 1, points), 4))[0].T)
-
-
-def _running(x: FloatArray, last: int | None = None) -> FloatArray:
-    """Sum of everything before each index, shape (series, points + 1); the sum of all goes on to index `last`."""
-    sums = np.concatenate([np.zeros((len(x), 1)), np.cumsum(x, axis=1)], axis=1)
-    more = 0 if last is None else last + 1 - sums.shape[1]
-    return np.concatenate([sums, np.repeat(sums[:, -1:], more, axis=1)], axis=1)
 
 
 # Where the levels of a series change: top-down, the clearest split first; many series of one length at a time.
@@ -399,7 +373,7 @@ def windows(points: int) -> tuple[IntArray, IntArray]:
 def scan(sums: Sums) -> Splits:
     """The best split of each window of each series."""
     start, stop = windows(sums.points.shape[1])
-    best = [best_split(sums.first, a, b) for a, b in zip(start.tolist(), stop.tolist(), strict=True)]
+    best = [best_split(sums.before, a, b) for a, b in zip(start.tolist(), stop.tolist(), strict=True)]
     place, gain = (np.stack(column, axis=1) for column in zip(*best, strict=True))
     return Splits(start, stop, place, gain)
 
@@ -453,35 +427,30 @@ def loudest(
 
 def _clearest(sums: Sums, splits: Splits, row: int, edges: list[int]) -> list[tuple[int, int, int]]:
     """(start, place, stop) of the clearest splits within the levels between the edges, the clearest first."""
-    whole = [
-        (float(gain[0]), a, int(place[0]), b)
-        for a, b in itertools.pairwise(edges)
-        if b - a >= 2 * SHORTEST and len(edges) > 2
-        for place, gain in [best_split(sums.first[row : row + 1], a, b)]
-    ]
     inside = np.searchsorted(edges, splits.start, side="right") == np.searchsorted(edges, splits.stop, side="left")
-    at = np.flatnonzero(inside)
-    at = at[np.argsort(-splits.gain[row, at], kind="stable")[:TRIES]]
-    columns = (splits.gain[row, at], splits.start[at], splits.place[row, at], splits.stop[at])
-    some = list(zip(*(column.tolist() for column in columns), strict=True))
-    return [(a, k, b) for _, a, k, b in sorted({*whole, *some}, reverse=True)[:TRIES]]
+    columns = (splits.gain[row], splits.start, splits.place[row], splits.stop)
+    candidates = set(zip(*(column[inside].tolist() for column in columns), strict=True))
+    for a, b in itertools.pairwise(edges):
+        if b - a >= 2 * SHORTEST:
+            place, gain = best_split(sums.before[row : row + 1], a, b)
+            candidates.add((float(gain[0]), a, int(place[0]), b))
+    return [(a, k, b) for _, a, k, b in sorted(candidates, reverse=True)[:TRIES]]
 
 
 def _settled(sums: Sums, row: int, found: list[int], bar: float) -> list[int]:
-    """Each split placed again between its neighbours; those that then do not stand out are dropped, weakest first."""
-    first, points = sums.first[row : row + 1], sums.points.shape[1]
+    """Each split placed again between its neighbours; those that then do not stand out are dropped, weakest first.
+
+    A split that a smooth drift explains as well does not stand out at all.
+    """
+    points = sums.points.shape[1]
     while found:
         edges = [0, *found, points]
-        found = sorted({int(best_split(first, a, b)[0][0]) for a, b in zip(edges, edges[2:], strict=False)})
-        sizes = _sizes(sums, row, [0, *found, points])
+        ends = zip(edges, edges[2:], strict=False)
+        found = sorted({int(best_split(sums.before[row : row + 1], a, b)[0][0]) for a, b in ends})
+        edges = [0, *found, points]
+        noise, splits = wander(sums, row, edges), zip(edges, edges[1:], edges[2:], strict=False)
+        sizes = [float(size(sums, row, split, noise)) * jumps(sums.points[row], *split) for split in splits]
         if min(sizes) >= bar:
             break
         found.pop(int(np.argmin(sizes)))
     return found
-
-
-def _sizes(sums: Sums, row: int, edges: list[int]) -> list[float]:
-    """Standard errors of each split; 0 for what a smooth drift explains as well."""
-    noise = wander(sums, row, edges)
-    splits = zip(edges, edges[1:], edges[2:], strict=False)
-    return [float(size(sums, row, split, noise)) if jumps(sums.points[row], *split) else 0.0 for split in splits]

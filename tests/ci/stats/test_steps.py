@@ -134,7 +134,7 @@ def test_steps_across_full_windows_are_found_and_those_that_are_decided_stay():
     assert find(other)[:2] == found[:2]
 
 
-def test_running_sums_say_what_the_levels_leave():
+def test_what_the_levels_leave():
     """The oracle takes each level's mean off and looks at what is left."""
     clean = without_spikes(gaussian(rng(4), 3, 50))
     sums = Sums.of(clean)
@@ -169,7 +169,7 @@ def test_the_running_median_of_each_point():
 
 def test_the_best_split_is_the_one_that_explains_most():
     values = rng(6).normal(size=(1, 30))
-    place, gain = steps_scan.best_split(Sums.of(values).first, 4, 27)
+    place, gain = steps_scan.best_split(Sums.of(values).before, 4, 27)
     part = values[0, 4:27]
     left = [np.sum((part - part.mean()) ** 2) - part[:k].var() * k - part[k:].var() * (23 - k) for k in range(3, 21)]
     assert int(place[0]) == 4 + 3 + int(np.argmax(left))
