@@ -19,7 +19,6 @@ SHARED = {
     "benchmarks.points",
     "benchmarks.programs.reader",
     "benchmarks.reach",
-    "benchmarks.reach.code",
     "benchmarks.reach.sources",
     "benchmarks.reach.operators",
     "benchmarks.reach.tree",

@@ -16,7 +16,7 @@ from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed, 
 from benchmarks.machine.fingerprint import unseen_gpu
 from benchmarks.plan import unknown_kernel
 from benchmarks.reach import operators
-from benchmarks.reach.code import CheckoutCode
+from benchmarks.reach.operators import CheckoutCode
 from benchmarks.reach.sources import Unreadable
 from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import Status

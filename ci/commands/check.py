@@ -15,7 +15,7 @@ from ci.commands.common.outcome import WHY, check_recordable, compared, finish
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan, machine_kind, measure
 from ci.isa import check as isa_check
-from ci.isa.executed import executed
+from ci.isa.check import executed
 from ci.judging import live, policy, reach
 from ci.judging.types import Judgement, Verdict
 from ci.options import (

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
-from benchmarks.reach.code import CheckoutCode
+from benchmarks.reach.operators import CheckoutCode
 from ci import harness
 from ci.git.repository import LocalCheckout
 from ci.sweeps.measured import Measured, SweepError, gathered

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.reach import operators, tree
-from benchmarks.reach.code import CheckoutCode
-from benchmarks.reach.operators import compared
+from benchmarks.reach.operators import CheckoutCode, compared
 from benchmarks.reach.sources import Unreadable, imported
 from benchmarks.reach.tree import of_folder
 from kernels.project import layout

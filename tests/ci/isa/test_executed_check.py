@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import FAULTS, MEASURED, NOTHING, USAGE, ChildExit
-from ci.isa import executed
+from ci.isa import check
 from ci.judging.types import Judgement, Verdict
 from kernels.project import Layout
 
@@ -33,14 +33,14 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
         exited: ChildExit = told["exit"]
         return exited
 
-    monkeypatch.setattr(executed, "follow", follow)
-    monkeypatch.setattr(executed.project, "place", lambda name: tmp_path / name)
-    monkeypatch.setattr(executed, "find_spec", lambda name: object())
+    monkeypatch.setattr(check, "follow", follow)
+    monkeypatch.setattr(check.project, "place", lambda name: tmp_path / name)
+    monkeypatch.setattr(check, "find_spec", lambda name: object())
     return told
 
 
 def of(*kernels: str) -> Judgement:
-    return executed.executed(PASSED, BASE, HEAD, kernels, Console(quiet=True))
+    return check.executed(PASSED, BASE, HEAD, kernels, Console(quiet=True))
 
 
 def test_right_operators_leave_the_verdict_and_are_named(program: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ def test_a_fault_that_base_has_too_is_told_and_is_no_pass(program: dict[str, Any
 def test_a_fault_that_base_has_under_an_older_name_is_not_head_s(
     program: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executed.project, "layout", lambda path: Layout((), renamed={"old": "gemm"}))
+    monkeypatch.setattr(check.project, "layout", lambda path: Layout((), renamed={"old": "gemm"}))
     program["exit"] = ChildExit(FAULTS, (WRONG,))
     program["base"] = ChildExit(FAULTS, (WRONG.replace("gemm", "old"),))
     assert of("gemm").verdict is Verdict.CANNOT_TELL
@@ -116,6 +116,6 @@ def test_what_was_not_executed_leaves_the_verdict(program: dict[str, Any], exit:
 
 
 def test_without_the_extra_one_sentence_says_how(program: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executed, "find_spec", lambda name: None)
+    monkeypatch.setattr(check, "find_spec", lambda name: None)
     assert of("gemm").machine_code[-1].endswith("`pip install 'ridgeline[emulate]'` makes it so")
     assert "argv" not in program
