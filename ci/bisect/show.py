@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ci.bisect.search import Labels, RowPlace, SearchState, TrialOutcome, same_code
@@ -26,27 +25,20 @@ def progress(state: SearchState, places: Sequence[RowPlace], what: str, console:
     if state.outcomes:
         console.print(Text(f"trial {state.trials}: {_outcome_text(state.outcomes[-1], places)}"), soft_wrap=True)
     if state.belief is not None and state.answer is None:
-        console.print(suspects_table(state, places, what))
-        console.print(Text(f"{set_size(state, what)}; trials scatter by {100 * state.belief.noise:.2g} %"))
+        scatter = f"trials scatter by {100 * state.belief.noise:.2g} %"
+        console.print(Text(f"{suspects_text(state, places)}; {set_size(state, what)}; {scatter}"), soft_wrap=True)
     if isinstance(state.then, Ask):
         console.print(Text(f"next: {_ask_text(state.then, places)}", "dim"), soft_wrap=True)
 
 
-def suspects_table(state: SearchState, places: Sequence[RowPlace], what: str) -> Table:
+def suspects_text(state: SearchState, places: Sequence[RowPlace]) -> str:
     """The likeliest first bad ones, what the others have together, and no step: 100 % in all."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("probability", f"first bad {what}", ""):
-        table.add_column(name, justify="right" if name == "probability" else "left")
+    none = state.belief.none if state.belief else 0.0
     shown = suspects(state)[:TOP]
-    for change, probability in shown:
-        place = places[change]
-        table.add_row(chance(probability), place.short, Text(place.subject, overflow="ellipsis", no_wrap=True))
-    if state.belief is not None:
-        none = state.belief.none
-        if others := state.line.last - len(shown):
-            table.add_row(chance(max(0.0, 1 - none - sum(share for _, share in shown))), f"{others} others", "")
-        table.add_row(chance(none), "none", "no step")
-    return table
+    others = state.line.last - len(shown)
+    rest = max(0.0, 1 - none - sum(probability for _, probability in shown))
+    named = [f"{places[change].short} {chance(probability)}" for change, probability in shown]
+    return ", ".join([*named, *[f"{others} others {chance(rest)}"] * bool(others), f"no step {chance(none)}"])
 
 
 def suspects(state: SearchState) -> list[tuple[int, float]]:
@@ -60,15 +52,10 @@ def suspects(state: SearchState) -> list[tuple[int, float]]:
     return [(int(n) + 1, float(chances[n])) for n in order[:many]]
 
 
-def places_table(places: Sequence[RowPlace], known: Labels, what: str) -> Table:
-    """The row: every place, and in which class its code is, as far as that is known."""
-    same = [False, *same_code(known, {})]
-    table = Table(box=None, pad_edge=False, expand=True)
-    for name, ratio in ((what, None), ("code", None), ("", 1)):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=ratio)
-    for place, equal in zip(places, same, strict=True):
-        table.add_row(place.short, "equal" if equal else "may differ", Text(place.subject))
-    return table
+def places_lines(places: Sequence[RowPlace], known: Labels) -> Iterator[str]:
+    """The row: every place, and whether its code may differ from that of the one before, as far as that is known."""
+    for place, equal in zip(places, [False, *same_code(known, {})], strict=True):
+        yield f"{place.short}  {'equal code' if equal else 'may differ'}  {place.subject}".rstrip()
 
 
 def set_size(state: SearchState, what: str) -> str:
@@ -76,19 +63,15 @@ def set_size(state: SearchState, what: str) -> str:
     return f"{plural(len(suspects(state)), what)} in the 99 % set of {state.line.last}"
 
 
-def result(state: SearchState, places: Sequence[RowPlace], what: str, onward: str, console: Console) -> None:
-    """The answer, and who is suspected where there is none.  onward: see `answer`."""
-    if state.answer is None and state.belief is not None:
-        console.print(suspects_table(state, places, what))
-    console.print(Text(answer(state, places, what, onward)), soft_wrap=True)
-
-
 def answer(state: SearchState, places: Sequence[RowPlace], what: str, onward: str) -> str:
     """The result in a sentence or two.  onward: what to do where there is none."""
     after = f"after {plural(state.trials, 'trial')}"
     found = state.answer
     if found is None:
-        return f"not decided {after}: {set_size(state, what)}; {onward}"
+        suspected = (
+            f"{set_size(state, what)} ({suspects_text(state, places)})" if state.belief else set_size(state, what)
+        )
+        return f"not decided {after}: {suspected}; {onward}"
     if not found.culprits:
         least = f"{100 * state.line.smallest:g} %"
         between = f"{places[0].short} and {places[-1].short}"

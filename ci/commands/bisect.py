@@ -14,9 +14,8 @@ import click
 
 from ci import programs
 from ci.bars import bar
-from ci.bisect import axes, outcomes, show
-from ci.bisect.axes import FEWEST, Axis, KnobAxis, PythonAxis, settings_of
-from ci.bisect.outcomes import LiveTrials
+from ci.bisect import axes, show
+from ci.bisect.axes import FEWEST, Axis, KnobAxis, LiveTrials, PythonAxis, settings_of
 from ci.bisect.search import BisectError, RowPlace, SearchRules, SearchState, expected_trials, search, state_of
 from ci.commands.common.measuring import here
 from ci.commands.common.outcome import WHY, explained_commit
@@ -240,12 +239,7 @@ def _file(kind: str, axis: Axis, planned: MeasurePlan) -> Path:
 
 
 def searched_live(
-    axis: Axis,
-    planned: MeasurePlan,
-    rules: SearchRules,
-    file: Path,
-    as_json: bool,
-    measuring: outcomes.Measuring = measure,
+    axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, as_json: bool, measuring: axes.Measuring = measure
 ) -> SearchState:
     """Search, and print what it came to; its last state."""
     console = err_console()
@@ -259,7 +253,8 @@ def searched_live(
     if as_json:
         print_json(show.document(states, axis.places, axis.what))
     else:
-        show.result(states[-1], axis.places, axis.what, f"`{again(trials=2 * rules.most)}` goes on", out_console())
+        onward = f"`{again(trials=2 * rules.most)}` goes on"
+        click.echo(show.answer(states[-1], axis.places, axis.what, onward))
     return states[-1]
 
 
@@ -296,7 +291,8 @@ def print_plan(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, 
         plan_json = {"axis": axis.what, "places": listed, "classes": state.classes, "out": str(file)}
         print_json({**plan_json, "trials": round(count, 1), "minutes": round(minutes, 1)})
         return PASS
-    out_console().print(show.places_table(axis.places, axis.known, axis.what))
+    for line in show.places_lines(axis.places, axis.known):
+        click.echo(line)
     click.echo(f"{len(axis.places) - 1} {axis.what}s, {state.classes} with code that may differ")
     click.echo(f"would take about {count:.0f} trials, {minutes:.0f} minutes, into {file}")
     return PASS

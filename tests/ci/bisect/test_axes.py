@@ -12,8 +12,7 @@ import pytest
 from rich.console import Console
 
 from ci import harness
-from ci.bisect.axes import Axis, KnobAxis, PythonAxis, commit_axis, settings_of
-from ci.bisect.outcomes import LiveTrials
+from ci.bisect.axes import Axis, KnobAxis, LiveTrials, PythonAxis, commit_axis, settings_of
 from ci.bisect.search import OTHER_CAUSE, BisectError, SearchRules, same_code, search, weights
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan

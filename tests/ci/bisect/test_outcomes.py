@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ci.bisect.outcomes import outcomes_of
+from ci.bisect.axes import outcomes_of
 from ci.trials.trial import Trial
 from tests.ci import made_trials
 from tests.ci.bisect.toys import line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -127,6 +128,6 @@ def test_what_is_suspected_adds_up_to_certainty() -> None:
         for state in searching.search(ROW, UNKNOWN, RULES, trials)[1:]:
             assert state.belief
             assert state.belief.none + state.belief.changes.sum() == pytest.approx(1.0)
-            cells = list(show.suspects_table(state, ROW, "commit").columns[0].cells)
-            shown = [float(str(cell).removeprefix("over ").removesuffix(" %")) for cell in cells]
+            shares = re.findall(r"(?:over )?([\d.e-]+) %", show.suspects_text(state, ROW))
+            shown = [float(share) for share in shares]
             assert sum(shown) == pytest.approx(100, abs=0.5)
