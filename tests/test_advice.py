@@ -90,6 +90,7 @@ def sources() -> list[Path]:
     return [path for path in found if path.suffix in (".py", ".html", ".j2") and "node_modules" not in path.parts]
 
 
+@pytest.mark.slow
 def test_every_command_in_a_text_can_be_pasted() -> None:
     advice = [(path, words) for path in sources() for text in texts(path) for words in commands(text)]
     assert len(advice) > 100, "they are looked for where they stand"

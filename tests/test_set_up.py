@@ -169,6 +169,7 @@ def cpu_builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     index.end()
 
 
+@pytest.mark.slow  # asks pip
 def test_a_cpu_build_of_pips_own_places_comes_first(
     pip: Index, cpu_builds: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,12 +181,14 @@ def test_a_cpu_build_of_pips_own_places_comes_first(
     assert not cpu_builds.asked
 
 
+@pytest.mark.slow  # asks pip
 def test_then_one_of_pytorchs_index_if_that_answers(pip: Index, cpu_builds: Index) -> None:
     build, line = set_up.torch_build("")
     assert build.pip_arguments() == ["--extra-index-url", cpu_builds.url, "torch==2.14.0+cpu"]
     assert line == f"torch 2.14.0+cpu from {cpu_builds.url}, 0.2 GB"
 
 
+@pytest.mark.slow  # asks pip
 @pytest.mark.parametrize("silent", [False, True], ids=["refuses", "says nothing"])
 def test_else_pips_build_with_what_it_requires_after_a_moment(
     pip: Index, silent: bool, monkeypatch: pytest.MonkeyPatch
@@ -205,6 +208,7 @@ def test_else_pips_build_with_what_it_requires_after_a_moment(
         index.end()
 
 
+@pytest.mark.slow  # asks pip
 def test_an_index_that_is_named_is_taken_or_refused(pip: Index, cpu_builds: Index) -> None:
     rocm = Index(torch=["2.14.0+rocm7.2"])
     assert set_up.torch_build(rocm.url)[0].pip_arguments() == ["--extra-index-url", rocm.url, "torch==2.14.0+rocm7.2"]
@@ -215,6 +219,7 @@ def test_an_index_that_is_named_is_taken_or_refused(pip: Index, cpu_builds: Inde
     empty.end()
 
 
+@pytest.mark.slow  # asks pip
 def test_a_python_without_wheels_is_told_which_have_them(pip: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     index = Index(torch=["2.10.0"])
     monkeypatch.setenv("PIP_INDEX_URL", index.url)
@@ -225,8 +230,8 @@ def test_a_python_without_wheels_is_told_which_have_them(pip: Index, monkeypatch
     assert re.search(r"Python 3.10 \(.*\) is too old; .*`make setup PYTHON=python3.14`", set_up.wrong_python())
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["refuses", "says nothing"])
-@pytest.mark.parametrize("words", [["reach"], ["install", "-e", ".[cpu]"]], ids=" ".join)
+@pytest.mark.slow  # asks pip
+@pytest.mark.parametrize(("silent", "words"), [(True, ["reach"]), (False, ["install", "-e", ".[cpu]"])])
 def test_without_a_network_an_error_says_what_was_asked_for(
     pip: Index, silent: bool, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -247,6 +252,7 @@ def test_without_a_network_an_error_says_what_was_asked_for(
         index.end()
 
 
+@pytest.mark.slow  # asks pip
 def test_a_folder_of_wheels_needs_no_network(pip: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch-2.13.0+cpu-py3-none-any.whl").touch()
     monkeypatch.setenv("PIP_NO_INDEX", "1")

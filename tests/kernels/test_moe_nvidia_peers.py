@@ -222,6 +222,7 @@ def changed_signatures():
         nvidia_vendors.humming_w4a16(case, x)
 
 
+@pytest.mark.slow
 def test_a_changed_signature_and_a_refusal_are_one_sentence():
     run_alone("tests.kernels.test_moe_nvidia_peers", "changed_signatures", TRITON_INTERPRET="1")
 

@@ -80,6 +80,7 @@ def do_bench(fn, barrier_fn=lambda: None, preamble_fn=lambda: None, n_repeat=9, 
 """
 
 
+@pytest.mark.slow  # times two sides
 def test_events_in_lists_of_a_package_and_what_is_called_before_each_call(adopt: Adopt) -> None:
     script = """
 import functools, torch, iris.util
@@ -109,6 +110,7 @@ print("ms", iris.util.do_bench(lambda: y.mul_(2), preamble_fn=lambda: y.fill_(1)
     assert "ms 2.0" in found.printed(), "what is set up before a call is set up before each of ours"
 
 
+@pytest.mark.slow  # times two sides
 def test_what_finds_no_memory_on_either_side_is_not_measured_and_no_failure(adopt: Adopt) -> None:
     script = """
 import torch, mylib
