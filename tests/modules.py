@@ -29,7 +29,15 @@ def files(*packages: str) -> dict[str, Path]:
 @functools.cache
 def imports(module: str) -> frozenset[str]:
     """Modules that a module names in its imports, as far as they are modules."""
-    return frozenset(name for node in ast.walk(syntax(module)) for name in named(node, module))
+    return frozenset(name for node in statements(syntax(module)) for name in named(node, module))
+
+
+def statements(node: ast.AST, *without: type[ast.AST]) -> Iterator[ast.AST]:
+    """All statements below a node, but those below nodes of some types."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)) and not isinstance(child, without):
+            yield child
+            yield from statements(child, *without)
 
 
 def named(node: ast.AST, module: str) -> Iterator[str]:

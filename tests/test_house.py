@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterable
 
-from tests.modules import PACKAGES, files, imports, named, syntax
+from tests.modules import PACKAGES, files, imports, named, statements, syntax
 
 STDLIB = set(sys.stdlib_module_names)
 
@@ -91,13 +91,10 @@ LIGHT = ("kernels.spec", "kernels.registry", "kernels.project", "kernels.hardwar
 
 def at_load(module: str) -> set[str]:
     """Of our modules, those that loading a module loads (imports inside functions come later)."""
-    tree = syntax(module)
-    later = {n for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.Lambda)) for n in ast.walk(f)}
-    typing = {
-        n for i in ast.walk(tree) if isinstance(i, ast.If) and "TYPE_CHECKING" in ast.dump(i.test) for n in ast.walk(i)
-    }
-    nodes = (node for node in ast.walk(tree) if node not in later and node not in typing)
-    return {name for node in nodes for name in named(node, module) if name in files() and name != module}
+    nodes = list(statements(syntax(module), ast.FunctionDef))
+    typing = {n for i in nodes if isinstance(i, ast.If) and "TYPE_CHECKING" in ast.dump(i.test) for n in ast.walk(i)}
+    found = (name for node in nodes if node not in typing for name in named(node, module))
+    return {name for name in found if name in files() and name != module}
 
 
 def within(module: str, rooms: Iterable[str]) -> list[str]:
