@@ -1,33 +1,23 @@
-"""The events of the history: the page of all of them, their feed and their files."""
+"""The events of the history: the page of all of them, and the file of them for other programs."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-import jinja2
-
 from ci.history import words
-from ci.history.types import CommitFacts, Direction, HistoryEvent, Moved
+from ci.history.types import Direction, HistoryEvent, Moved
 from ci.report.words import interval, percent
 from dashboards import table
 from dashboards.files import slug
 from dashboards.frame import Site
 from dashboards.table import Column, Piece, Table
-
-COLUMNS = (
-    *("id", "state", "kind", "direction", "machine", "kernels", "cases", "ratio", "ratio_low", "ratio_high", "p_value"),
-    *("first_bad", "first_bad_date", "author", "subject", "pull_request", "last_good", "between", "owner", "reason"),
-    *("link", "causes", "ended_at"),
-)
-"""Columns of events.csv; ratio is new time / old time, dates are UTC days."""
-
 
 # ---- words ----------------------------------------------------------------------------------------------------------
 
@@ -69,11 +59,10 @@ def events_page(site: Site) -> dict[str, Any]:
     past = site.history
     looked = f"Looked at {past.series:,} series with {past.points:,} points of {len(past.commits)} commits."
     pieces.append(table.text(" ".join([looked, *past.notes]), "small"))
-    links = [["JSON", "events.json"], ["CSV", "events.csv"], ["Atom feed", "feed.xml"]]
     return {
         "title": "Events",
         "filter": True,
-        "pieces": [*pieces, {"kind": "links", "text": "The same as", "links": links}],
+        "pieces": [*pieces, {"kind": "links", "text": "The same as", "links": [["JSON", "events.json"]]}],
     }
 
 
@@ -90,7 +79,7 @@ def _unfolded(event: HistoryEvent) -> Iterator[Piece]:
     yield table.facts(
         [
             ("event", event.id),
-            ("first bad", f"{bad.hash[:8]} {stamp(bad.date_ms)[:10]}"),
+            ("first bad", f"{bad.hash[:8]} {day(bad.date_ms)}"),
             *request,
             ("last good", f"{good.hash[:8]} {good.subject}" if good.hash else "none"),
             ("commits between", str(event.between)),
@@ -128,86 +117,16 @@ def _moved_table(event: HistoryEvent) -> Table:
     return Table(f"event-{event.id}", "series that moved", columns, rows)
 
 
-# ---- files for other programs ---------------------------------------------------------------------------------------
-
-
 def files(site: Site) -> dict[str, bytes]:
-    """events.json (`HistoryEvent.as_json`, as `ridgeline events --json` prints them), events.csv and feed.xml."""
-    found = sorted(site.history.events, key=lambda event: (-event.first_bad.date_ms, event.id))
-    whole = {"events": [event.as_json() for event in found]}
-    rows = [list(_fields(event).values()) for event in found]
-    listed = Table("events", "events", [Column(name, name) for name in COLUMNS], rows)
-    return {
-        "events.json": json.dumps(whole, indent=1, allow_nan=False).encode("ascii") + b"\n",
-        "events.csv": listed.csv(),
-        "feed.xml": atom(found),
-    }
+    """events.json: `HistoryEvent.as_json`, as `ridgeline events --json` prints them, newest first."""
+    newest_first = sorted(site.history.events, key=lambda event: (-event.first_bad.date_ms, event.id))
+    document = {"events": [event.as_json() for event in newest_first]}
+    return {"events.json": json.dumps(document, indent=1, allow_nan=False).encode("ascii") + b"\n"}
 
 
-def _fields(event: HistoryEvent) -> dict[str, Any]:
-    """A row of events.csv; several names or causes in one field are divided by "; "."""
-    known = {
-        **{name: getattr(event, name, None) for name in COLUMNS},
-        "state": str(event.state),
-        "kind": str(event.kind),
-        "direction": str(event.direction),
-        "kernels": "; ".join(dict.fromkeys(moved.key.kernel for moved in event.moved)),
-        "cases": "; ".join(dict.fromkeys(moved.key.case for moved in event.moved)),
-        "first_bad": event.first_bad.hash,
-        "first_bad_date": stamp(event.first_bad.date_ms)[:10],
-        "author": event.first_bad.author,
-        "subject": event.first_bad.subject,
-        "pull_request": event.first_bad.pull_request,
-        "last_good": event.last_good.hash,
-        "causes": "; ".join(f"{cause.kind}: {cause.text}" for cause in event.causes),
-        "ended_at": event.ended_at.hash if event.ended_at else None,
-    }
-    return {name: known[name] for name in COLUMNS}
-
-
-TEMPLATE = Path(__file__).parent / "templates" / "feed.xml"
-
-ENTRIES = 200
-"""Newest events in the feed (Atom, RFC 4287).  A reader keeps what it has seen; events.json has all."""
-
-NO_CHARACTER = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 (section 2.2) has no way to write: control characters and halves of surrogate pairs."""
-
-
-def atom(events: Sequence[HistoryEvent], limit: int = ENTRIES) -> bytes:
-    """The feed of events that come newest first; valid without any event too.
-
-    An entry keeps its id; its date is that of the commit at which the event began, or ended.
-    """
-    entries = [
-        {
-            "title": f"{words.headline(event)}, {event.state}",
-            "id": quote(event.id, safe=""),
-            "updated": stamp(_changed(event).date_ms),
-            "published": stamp(event.first_bad.date_ms),
-            "terms": [str(term) for term in (event.kind, event.direction, event.state)],
-            "sentences": [
-                words.since(event),
-                words.standing(event),
-                *(f"{cause.kind}: {cause.text}" for cause in event.causes),
-            ],
-        }
-        for event in events[:limit]
-    ]
-    template = jinja2.Template(TEMPLATE.read_text(), autoescape=True, trim_blocks=True, keep_trailing_newline=True)
-    updated = stamp(max((_changed(event).date_ms for event in events), default=0))
-    return NO_CHARACTER.sub("\ufffd", template.render(updated=updated, entries=entries)).encode()
-
-
-def _changed(event: HistoryEvent) -> CommitFacts:
-    return event.ended_at or event.first_bad
-
-
-def stamp(date_ms: int) -> str:
-    """A date as RFC 3339 writes it, in UTC."""
+def day(date_ms: int) -> str:
+    """A date in UTC, "2026-11-28"; "" for a clock set to nonsense."""
     zero = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    try:
-        date = zero + datetime.timedelta(milliseconds=max(0, date_ms))
-    except OverflowError:  # a clock set to nonsense
-        date = zero
-    return date.strftime("%Y-%m-%dT%H:%M:%SZ")
+    with contextlib.suppress(OverflowError):
+        return f"{zero + datetime.timedelta(milliseconds=date_ms):%Y-%m-%d}"
+    return ""

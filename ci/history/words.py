@@ -1,4 +1,4 @@
-"""The words of an event: terminal, page, summary and feed have these and no others."""
+"""The words of an event: terminal, page and summary have these and no others."""
 
 from __future__ import annotations
 
