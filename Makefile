@@ -40,7 +40,7 @@ ifeq ($(GPU_TORCH),)
 	@$(SET_UP) install -c constraints.txt -e '.[cpu]'
 else
 	@$(SET_UP) reach
-	$(PYTHON) ci/see_packages.py $(VENV)
+	$(PYTHON) ci/set_up.py see $(VENV)
 	$(OWN_BUILD) $(PIP) 'setuptools>=77'
 	$(PIP) --no-build-isolation -e .
 	@$(BIN)/python -c 'import torch, sys; found = torch.version.hip or torch.version.cuda; \

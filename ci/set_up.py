@@ -3,13 +3,14 @@
     python ci/set_up.py                      refuse a Python that is too old
     python ci/set_up.py reach                the same, and an index of pip's that does not answer, within 45 s
     python ci/set_up.py install -e '.[cpu]'  the same, choose a build of torch, and run pip with these words
+    python ci/set_up.py see VENV             let a virtual environment see the packages of the Python that runs this
 
 Where Python has no torch, it comes from $TORCH_INDEX, if that is set; else as a CPU build, if a place that pip is
 configured for has one; else as a CPU build of PyTorch's own index, if that answers at once; else as pip finds it, which
 on Linux is the build with CUDA's libraries.  pip's configuration (indexes, proxy, certificates) holds for every
 question.  Standard library only.
 
-It is pip, not uv, because pip alone sees an image's packages (ci/see_packages.py) and reads the configuration that a
+It is pip, not uv, because pip alone sees an image's packages (`see`) and reads the configuration that a
 site has made.  From nothing, with CUDA's libraries, on 2 cores: pip 112 s, uv 33 s; both 5.7 GB (2026-11-28).
 """
 
@@ -159,6 +160,37 @@ def install(words: list[str]) -> int:
     return subprocess.run([*argv, *build.pip_arguments(), *words]).returncode
 
 
+# Packages of an image: a ROCm or CUDA image brings its own build of torch, which must stay.
+#
+# `python -m venv --system-site-packages` shows only the packages of the *base* Python: in images where torch lives in a
+# virtual environment itself (rocm/pytorch, /opt/venv) it shows none of them.  So the new environment gets a .pth file
+# that names every package folder of this Python, whatever it is: a venv, conda, the system's.  Its own come first.
+
+
+SEEN = "ridgeline_base_packages.pth"
+"""Read by the `site` module of the environment at every start (docs.python.org/3/library/site.html)."""
+
+FOLDERS = ("site-packages", "dist-packages")
+"""How package folders are called: by Python itself, and by Debian."""
+
+
+def package_folders(path: list[str]) -> list[str]:
+    """The package folders among the entries of a sys.path, in order."""
+    return [entry for entry in dict.fromkeys(path) if Path(entry).name in FOLDERS and Path(entry).is_dir()]
+
+
+def see(environment: Path) -> int:
+    """Write the .pth file: `addsitedir` follows the .pth files of the folders too (editable installs)."""
+    python = environment / "bin" / "python"
+    if not python.exists():
+        raise SetUpError(f"{environment} is not the folder of a virtual environment: python ci/set_up.py see VENV")
+    asked = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    own = subprocess.run([str(python), "-c", asked], capture_output=True, text=True, check=True).stdout.strip()
+    lines = (f"import site; site.addsitedir({folder!r})\n" for folder in package_folders(sys.path))
+    (Path(own) / SEEN).write_text("".join(lines))
+    return 0
+
+
 def main(arguments: list[str]) -> int:
     """Exit code 0; 3 with a sentence; pip's own, if that fails."""
     try:
@@ -166,10 +198,12 @@ def main(arguments: list[str]) -> int:
             raise SetUpError(why)
         if arguments[:1] == ["install"]:
             return install(arguments[1:])
+        if arguments[:1] == ["see"] and len(arguments) == 2:
+            return see(Path(arguments[1]))
         if arguments == ["reach"]:
             available("click")
         elif arguments:
-            raise SetUpError(f"{' '.join(arguments)!r} is not one of: reach, install WORDS, or nothing")
+            raise SetUpError(f"{' '.join(arguments)!r} is not one of: reach, install WORDS, see VENV, or nothing")
     except SetUpError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 3

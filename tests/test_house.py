@@ -35,7 +35,7 @@ ROOMS = {
     "benchmarks.isa": {"benchmarks", "kernels"},
     "benchmarks.machine": {"benchmarks.machine", "benchmarks.plan", "benchmarks.shapes", "kernels.hardware"},
     "ci": {"ci", "kernels.hardware", "kernels.project", *SHARED},
-    "benchmarks.emulation": {"benchmarks.emulation", "benchmarks.naming", "benchmarks.importing", "benchmarks.isa"},
+    "benchmarks.emulation": {"benchmarks.emulation", "benchmarks.naming", "benchmarks.isa"},
     **dict.fromkeys(
         (f"benchmarks.emulation.{part}" for part in ("cases", "worker", "pool", "verify", "executed")), {"benchmarks"}
     ),

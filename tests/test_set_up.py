@@ -264,4 +264,4 @@ def test_a_folder_of_wheels_needs_no_network(pip: Index, tmp_path: Path, monkeyp
 
 def test_other_words_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert set_up.main(["instal"]) == 3
-    assert "'instal' is not one of: reach, install WORDS, or nothing" in capsys.readouterr().err
+    assert "'instal' is not one of: reach, install WORDS, see VENV, or nothing" in capsys.readouterr().err

@@ -47,10 +47,7 @@ PRELOADED = ("torch", "torch.distributed", "triton", "triton.language")
 TOUCHED = ("/dev/nvidia-uvm", "/dev/kfd")
 """Files that CUDA's and HIP's initialisation open; what is forked after it cannot use the device."""
 
-OURS = (
-    "channel",
-    *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe", "ran", "renamed")),
-)
+OURS = ("channel", *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe", "ran")))
 """Imported before any fork, as far as they can be; a process that needs one that cannot meets the reason itself."""
 
 

@@ -164,7 +164,7 @@ class Service:
     # ---- getting ready -------------------------------------------------------------------------------------------
 
     def do_join(self, module: str, kernel: str, renamed: Mapping[str, str], **joining: Any) -> JsonObject:
-        """Take a place among the ranks and import the kernel's module.  renamed: see .renamed."""
+        """Take a place among the ranks and import the kernel's module.  renamed: see declare.under_current_names."""
         self._refuse_other_contracts()
         arms = self._bound()
         torch = arms.torch
@@ -332,7 +332,7 @@ def _initialise_libraries(device: str) -> None:
 
 
 def _kernel(module: Any, name: str, kind: type, renamed: Mapping[str, str]) -> Any:
-    from .renamed import under_current_names
+    from .declare import under_current_names
 
     for value in vars(module).values():
         if isinstance(value, kind):

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from ... import naming
-from ...importing import Change, ChangingFinder
+from ...naming import Change, ChangingFinder
 
 FOLDER = "RIDGELINE_EMULATE"
 """Environment variable: the folder of a run."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
-from ...importing import Change, changing
+from ...naming import Change, changing
 from ...shapes import JsonObject
 from .. import failures
 from . import own_clocks, skipping, timers

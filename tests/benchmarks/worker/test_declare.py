@@ -9,7 +9,7 @@ import pytest
 import torch.distributed as dist
 
 from benchmarks.worker import declare, failures, requests
-from benchmarks.worker.renamed import under_current_names
+from benchmarks.worker.declare import under_current_names
 from benchmarks.worker.requests import Joining, MissingHeap, Service
 from kernels import spec
 from kernels._shared.collectives.cases import heap_of

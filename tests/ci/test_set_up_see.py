@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from ci import see_packages
+from ci import set_up
 
-SCRIPT = Path(see_packages.__file__)
+SCRIPT = Path(set_up.__file__)
 TORCH = "class version:\n    hip, cuda = '7.0.1', None\n"
 ASK = "import json, sys, torch, tool; print(json.dumps([torch.version.hip, torch.__file__, tool.FROM, sys.prefix]))"
 
@@ -41,7 +41,7 @@ def with_torch(folder: Path) -> Path:
 def environment_seen(image: Path | str, folder: Path, **environment: str) -> Any:
     """Make an environment as `make setup` does, with the image's Python; what its own Python imports."""
     python(image, "-m", "venv", "--without-pip", str(folder), **environment)
-    python(image, str(SCRIPT), str(folder), **environment)
+    python(image, str(SCRIPT), "see", str(folder), **environment)
     return json.loads(python(folder / "bin" / "python", "-c", ASK, **environment))
 
 
@@ -86,10 +86,10 @@ def test_only_folders_of_packages_are_taken(tmp_path: Path) -> None:
     packages.mkdir()
     other.mkdir()
     path = ["", str(other), str(packages), str(packages), str(tmp_path / "none" / "site-packages")]
-    assert see_packages.package_folders(path) == [str(packages)]
-    assert see_packages.package_folders(site.getsitepackages())
+    assert set_up.package_folders(path) == [str(packages)]
+    assert set_up.package_folders(site.getsitepackages())
 
 
 def test_what_is_no_environment_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert see_packages.main([str(tmp_path)]) == 3
+    assert set_up.main(["see", str(tmp_path)]) == 3
     assert "the folder of a virtual environment" in capsys.readouterr().err
