@@ -94,15 +94,6 @@ def test_what_a_holder_starts_does_not_wait_for_it(place: Path) -> None:
     assert not os.environ[gpu_locks.HELD]
 
 
-@pytest.mark.parametrize("verb", [("ab",), ("adopt", "benchmarks/doctor.py")])
-def test_a_commit_that_is_not_there_is_told_before_the_wait(start: Start, verb: tuple[str, ...]) -> None:
-    assert line(hold(start)) == "mine"
-    asking = start("-m", "ci", *verb, "no-such-commit", "HEAD")
-    told, _ = asking.communicate(timeout=30)
-    assert (asking.returncode, "waiting" in told) == (3, False)
-    assert "'no-such-commit' names no commit" in told
-
-
 def test_a_lock_is_free_after_its_holder_whatever_children_live_on(start: Start, place: Path) -> None:
     with device_locks(print):
         child = start("-c", "import time; time.sleep(60)")

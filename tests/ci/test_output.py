@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ci import bars, calling
-from ci.options import err_console, out_console
+from ci.options import out_console
 from ci.report import terminal
 from tests.ci.report import samples
 
@@ -43,13 +43,6 @@ def test_a_row_of_a_log_is_one_line_with_its_name(
     assert all(row.rstrip().endswith("412.7") for row in rows)
     assert all("a sentence of many words " * 8 in row for row in rows), "no cell is cut"
     assert "\x1b" not in "".join(rows)
-
-
-def test_a_name_is_whole_however_long_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    err_console().print(table([LONG, "gemm/m64"]))
-    _, first, second = capsys.readouterr().err.splitlines()
-    assert (first.split()[0], second.split()[0]) == (LONG, "gemm/m64")
-    assert len(LONG) > calling.LOG_WIDTH
 
 
 def test_the_report_in_a_log_has_a_line_for_each_case() -> None:

@@ -106,13 +106,6 @@ def test_the_guide_shows_what_its_commands_print(monkeypatch):
     assert [line for line in shown if line not in printed] == []
 
 
-def test_a_column_that_is_named_a_ratio_is_no_backend():
-    printed = ["ratio", "1.2", "1.0", "1.35", "0.76"]
-    text = "".join(f"{line},{cell}\n" for line, cell in zip(TEXT.splitlines(), printed, strict=True))
-    assert set(answer("--baseline", "gmm", given=text)["backends"]) == {"triton", "tuned", "gmm"}
-    assert "not compared: ratio" in run("-", "--baseline", "gmm", given=text).stderr
-
-
 def test_what_is_left_out_is_said_beside_the_table_and_in_the_answer():
     text = TEXT + "y,odd,d,1,2,3\nz,even,f,OOM,5,5\n"
     result = run("-", "--baseline", "gmm", given=text)

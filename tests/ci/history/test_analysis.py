@@ -237,14 +237,6 @@ def test_a_commit_in_two_environments_counts_once() -> None:
     assert any("40 commits are recorded in several environments" in note for note in history.notes)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0, -1.0])
-def test_times_that_are_none_are_left_out(bad: float) -> None:
-    values = noisy(1, COUNT)
-    values[[3, 40]] = bad
-    history = analyse(frame([Line("gemm", "small", values)]), commits=facts(COUNT))
-    assert (history.events, history.points) == ((), COUNT - 2)
-
-
 # ---- few points ----------------------------------------------------------------------------------------------------
 
 

@@ -157,3 +157,11 @@ def test_a_launch_that_base_does_not_declare_is_new_and_one_that_head_does_not_i
         [CodeVerdict.NEW],
         [CodeVerdict.GONE],
     ]
+
+
+def test_the_listing_says_what_was_executed_and_what_bounds_it():
+    text = listing(tree(launch(lds_cycles=330), launch(cases=("two",), why="no memory"))).plain
+    assert "gemm/triton [executed, m1_n2] on gfx942 (one): 704 instructions, 1024 matrix cycles" in text
+    assert "400 requests of 64 B (80 % used), 330 LDS cycles (10 of bank conflicts)" in text
+    assert "at most 80 % of the roofline by memory" in text
+    assert "failed: no memory" in text

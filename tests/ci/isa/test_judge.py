@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from ci.isa.check import decided, declaring_code, joined
 from ci.isa.compiled import IsaError, read
-from ci.isa.judge import CodeVerdict, Difference, IsaJudgement, compare, pairs
+from ci.isa.judge import CodeVerdict, Difference, IsaJudgement, as_json, compare, pairs
 from ci.isa.rules import CodeFinding, IsaPolicy
 from ci.judging.types import CaseVerdict, Judgement, Verdict, to_json
 from ci.report import markdown, terminal
@@ -122,6 +123,14 @@ def test_warnings_name_broken_modules_notes_and_another_compiler():
         "base: module kernels.x cannot be imported: ImportError: y",
         "head: gemm/triton on gfx942: kpack is 1 there",
     )
+
+
+def test_json_has_every_configuration_and_finding():
+    judgement, _ = verdicts([entry(code="a")], [entry(code="b", vgpr_spills=1)])
+    told = json.loads(json.dumps(as_json(judgement)))
+    assert told["verdict"] == "SLOWER"
+    assert told["configurations"][0]["findings"][0]["judged"] is True
+    assert (told["configurations"][0]["base_hash"], told["configurations"][0]["head_hash"]) == ("a", "b")
 
 
 @pytest.mark.parametrize(

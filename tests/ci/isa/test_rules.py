@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from ci.isa.rules import IsaPolicy, findings, load_policy, parse_policy
+from ci.isa.rules import IsaPolicy, findings, load_policy, matrix_rate, parse_policy
 from ci.judging.policy import PolicyError
 from tests.ci.isa.documents import REMOTE, entry
 
@@ -221,6 +221,13 @@ def test_a_lost_matrix_kind_is_judged_by_its_rate():
         "matrix_kind"
     ][1]
     assert found({"matrix": plain}, {"matrix": {"v_mfma_f32_16x16x16_bf16": 9}})["matrix_kind"][1]
+
+
+def test_rates_of_matrix_instructions():
+    assert matrix_rate("v_mfma_f32_16x16x16_f16") == matrix_rate("v_mfma_f32_32x32x8_f16") == 256
+    assert matrix_rate("v_mfma_f32_4x4x4_16b_f16") == 256
+    assert matrix_rate("HGMMA.64x128x16.F32") > matrix_rate("HMMA.16816.F32")
+    assert matrix_rate("QGMMA.64x128x32.F32.E4M3.E4M3") > matrix_rate("HGMMA.64x128x16.F32")
 
 
 def test_everything_else_is_shown_and_not_judged():

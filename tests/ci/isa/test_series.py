@@ -72,14 +72,6 @@ def test_a_torn_file_is_made_anew(tmp_path):
     assert path.read_text() == whole
 
 
-def test_grids_of_two_commits_are_united(tmp_path):
-    series.record(document(entry(cases=["one"])), COMMIT, tmp_path)
-    series.record(document(entry(cases=["two"])), Commit("f" * 40, 1_790_000_100_000, "later"), tmp_path)
-    grids = json.loads((tmp_path / "benchmarks.json").read_text())
-    assert grids["gemm.track_isa_vgpr"]["params"][1] == ["'one'", "'two'"]
-    assert grids["gemm.track_isa_vgpr"]["unit"] == "registers"
-
-
 def test_the_measured_records_do_not_mistake_them_for_times(tmp_path):
     series.record(DOCUMENT, COMMIT, tmp_path)
     frame = load(tmp_path)

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks import trial_file
 from ci import harness, options
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasureError, MeasurePlan
@@ -25,7 +24,6 @@ from ci.judging.judge import judge
 from ci.judging.live import Interrupted, TrialOrder, compare, identical, up_to
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import plan, with_rounds
-from ci.records import store
 from ci.report.run_summary import to_decide
 from ci.trials import file
 from ci.trials import file as trial_files
@@ -126,20 +124,6 @@ def test_a_slower_head_is_found_and_repeated_by_fresh_trials(tmp_path: Path) -> 
     assert player.written >= first + policy.load().settings().confirming
 
 
-def test_every_trial_is_parsed_once_from_measuring_to_recording(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parsed = []
-    check = trial_file.check
-    monkeypatch.setattr(trial_file, "check", lambda line, *more: (parsed.append(line["id"]), check(line, *more))[1])
-    player = Player(slower=0.03)
-    outcome = play(player, tmp_path / "t.jsonl")
-    done = store.record([outcome.file], tmp_path / "results")
-    assert player.written > 4, "several looks"
-    assert done.added == 2 * player.written, "base and head"
-    assert len(parsed) == player.written
-
-
 def test_equal_code_needs_one_trial(tmp_path: Path) -> None:
     player = Player(hashes=("c" * 16, "c" * 16))
     outcome = play(player, tmp_path / "t.jsonl")
@@ -236,6 +220,11 @@ def test_a_case_whose_whole_interval_says_slower_is_measured_on_for_two_minutes(
     if not budget:
         again = looks.judged(file.read(tmp_path / "t.jsonl").trials, rules, "gpu")
         assert to_json(again) == to_json(outcome.judgement)
+
+
+def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:
+    with pytest.raises(MeasureError, match="nothing was measured"):
+        compare(TREES, MeasurePlan(), policy.load(), "gpu", tmp_path / "t.jsonl", QUIET, lambda *_: NOTHING)
 
 
 def test_only_open_cases_are_measured_again_and_the_numbers_go_on() -> None:

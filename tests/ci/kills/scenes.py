@@ -122,12 +122,7 @@ SCENES = (
     Scene("record", ("record", "more.jsonl"), functools.partial(_tree, "results")),
     Scene("site", ("site",), functools.partial(_tree, "site")),
     Scene("isa --range", ("isa", "--range", "..HEAD", *COMPILED), functools.partial(_tree, "results_isa")),
-    Scene(
-        "sweep",
-        ("sweep", "steady", "--knob", "tile=8,16,32", "--case", "small", "--backend", "ours", "--rounds", "8,8")
-        + ("--batch", "1", "--out", "swept.jsonl"),
-        _swept,
-    ),
+    Scene("sweep", ("sweep", "steady", "--knob", "tile=8,16,32", "--case", "small", "--out", "swept.jsonl"), _swept),
 )
 """Verbs that leave something behind, one of each kind."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ import pytest
 from ci import calling
 from ci.pools import command
 from ci.pools.command import wrapped
-from ci.pools.file import NO_GPU, Container, Isolation, Pool, PoolsError, User
+from ci.pools.file import NO_GPU, Container, Isolation, Pool, PoolsError
 from tests.ci.pools.conftest import UNIQUE, Host, fake
 
 MI300X = Pool(
@@ -116,14 +115,6 @@ def test_nvidia(host: Host) -> None:
     assert '--gpus="device=4,5"' in host.started()
 
 
-def test_a_runner_in_the_container_names_its_gpus(host: Host) -> None:
-    host.podinfo("gha-gpu-isolation-settings", "ROCR_VISIBLE_DEVICES=1,3\n")
-    pool = dataclasses.replace(MI300X, container=Container.NONE, image="", options=())
-    done = host.run(pool, ["env"], 2, ROCR_VISIBLE_DEVICES="0,1,2,3")
-    assert "ROCR_VISIBLE_DEVICES=1,3" in done.stdout.splitlines()
-    assert host.calls() == []
-
-
 def test_a_size_that_is_not_offered() -> None:
     with pytest.raises(PoolsError, match="offers jobs of 1, 2 GPUs, not 8"):
         wrapped(MI300X, ["true"], 8)
@@ -169,14 +160,6 @@ def test_words_arrive_as_they_are_and_the_exit_code_comes_back(host: Host, kind:
     assert (done.returncode, done.stderr) == (41, "")
     assert done.stdout == f"{host.workspace}\n{ascii(words)}\n"
     assert not (host.workspace / "owned").exists()
-
-
-def test_as_the_user_of_the_runner(host: Host) -> None:
-    pool = dataclasses.replace(KINDS["docker"], user=User.RUNNER)
-    assert host.run(pool, ["true"]).returncode == 0
-    words = host.started()
-    assert f"--user={os.getuid()}:{os.getgid()}" in words
-    assert f"--group-add={os.getgid()}" in words, "the group of the device files"
 
 
 # ---- packages, git, the environment ------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from ci import asv_plugin
 from ci.records import store
 from ci.records import store as records
 from tests import kit
-from tests.ci.made_trials import HEAD, declaration, failed, ok, tree, trial, write
+from tests.ci.made_trials import HEAD, declaration, ok, tree, trial, write
 from tests.kit import git, repository
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -356,12 +356,6 @@ def test_the_interval_is_over_trials(tmp_path: Path) -> None:
     assert (row["paired_low"], row["paired_high"]) == pytest.approx(
         (math.exp(logs.mean() - reach), math.exp(logs.mean() + reach)), rel=1e-4
     )
-
-
-@pytest.mark.parametrize("baseline", [failed("crash"), ok([1e-3, 2e-3])])
-def test_a_baseline_without_the_same_rounds_is_none(tmp_path: Path, baseline: dict[str, Any]) -> None:
-    row = rows(tmp_path, trial({CASE: {"head/triton": ok(), "head/blas": baseline}})).loc[("triton", CASE)]
-    assert (row["paired_with"], math.isnan(row["paired_ratio"])) == ("", True)
 
 
 def test_versions_and_machine_code_stand_beside_the_time(tmp_path: Path) -> None:

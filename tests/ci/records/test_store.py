@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from asv import results as asv_results
-from asv_runner import statistics as asv_statistics
 from scipy import special
 
 from benchmarks import trial_file
@@ -162,14 +161,6 @@ def test_asv_compares_intervals(record: Any, results: Path) -> None:
     assert list(kept) == TIMES[:6], "the notes have them all the same"
 
 
-def test_series_that_are_always_zero_are_left_out(record: Any, results: Path) -> None:
-    record(trial(), trial(kernel="gather", trees={"head": tree(declared=declaration("gather", link=7))}))
-    names = json.loads((results / "benchmarks.json").read_text())
-    assert "gather.track_link_bytes" in names
-    assert "gemm.track_link_bytes" not in names
-    assert row(results, "gather.track_payload_bytes")["result"] == [14, 14]
-
-
 def test_driver_and_host_never_reach_asv_params(record: Any, results: Path) -> None:
     """Every key of params is part of a graph's path: a new driver would start a new series."""
     record(trial())
@@ -203,17 +194,6 @@ def test_twice_is_once(record: Any, results: Path, tmp_path: Path) -> None:
     assert first.paths == again.paths == [asv_file(results)]
 
 
-def test_a_second_file_appends_samples(record: Any, results: Path) -> None:
-    record(trial())
-    record(trial({"m16": {"head/triton": ok([2e-3] * 9)}}, session="6" * 16, minute=5))
-    found = one(results, backend="triton")
-    assert found["trials"] == 2
-    assert found["samples"] == 17
-    assert found["seconds"] == pytest.approx(np.median(TIMES + [2e-3] * 9))
-    assert row(results)["stats_repeat"][0] == 17
-    assert [list(a) for a in samples(results, HEAD[:8])] == [TIMES, [2e-3] * 9]
-
-
 def test_the_order_of_recording_does_not_matter(tmp_path: Path) -> None:
     lines = [
         trial(number=n, session=s * 16, minute=m, kernel=k)
@@ -237,13 +217,6 @@ def test_both_sides_of_an_ab_trial_are_recorded(record: Any, results: Path) -> N
     assert one(results, commit=HEAD)["seconds"] == pytest.approx(2 * one(results, commit=BASE)["seconds"])
     assert list(samples(results, BASE)[0]) == TIMES
     assert list(samples(results, HEAD)[0]) == [2 * t for t in TIMES]
-
-
-def test_two_environments_of_one_commit_are_two_records(record: Any, results: Path) -> None:
-    newer = {**tree()["environment"], "triton": "3.8.0"}
-    trees = {"base": tree(), "head": tree(environment=newer)}
-    record(trial({"m16": {"base/triton": ok(), "head/triton": ok([2 * t for t in TIMES])}}, trees=trees))
-    assert one(results, env=ENV)["seconds"] < one(results, env="py3.12-torch2.11.0-triton3.8.0")["seconds"]
 
 
 def test_the_same_tree_against_itself_counts_once(record: Any, results: Path) -> None:
@@ -606,12 +579,6 @@ def test_an_asv_file_without_its_trials_is_named(record: Any, results: Path) -> 
     assert "`ridgeline records add --help`" in said
 
 
-def test_commits_come_oldest_first(record: Any, results: Path) -> None:
-    for index, digit in enumerate("c1e9"):
-        record(trial(trees={"head": tree(digit * 40, date_ms=1_000_000 * (index + 1))}))
-    assert list(records.load(results)["commit"].drop_duplicates()) == [d * 40 for d in "c1e9"]
-
-
 def test_commits_of_one_second_come_as_in_the_history(record: Any, tmp_path: Path) -> None:
     commits = commits_of_one_second(tmp_path, 6)
     for commit in sorted(commits):
@@ -633,13 +600,6 @@ def test_nothing_recorded(tmp_path: Path) -> None:
 # ---- intervals ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [8, 9, 10, 15, 40, 41, 120, 333])
-def test_the_interval_of_one_trial_is_that_of_asv(count: int) -> None:
-    samples = np.random.default_rng(count).lognormal(-7, 0.1, count)
-    _, (low, high) = asv_statistics.quantile_ci(samples, 0.5, 0.99)
-    assert pooling.interval([samples]) == pytest.approx((low, high))
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 39, 40, 41, 120])
 def test_what_samples_come_to_is_what_numpy_says_to_the_last_digit(count: int) -> None:
     rng = np.random.default_rng(count)
@@ -655,21 +615,6 @@ def test_what_samples_come_to_is_what_numpy_says_to_the_last_digit(count: int) -
     assert found.paired.name == "cublas"
     ratios = [one["cublas"] / own for one, own in zip(beside, times, strict=True)]
     assert found.paired.ratio == np.exp(np.median([np.median(np.log(one)) for one in ratios]))
-
-
-def test_the_interval_over_trials_covers_as_it_says() -> None:
-    """Trials differ by 1 %, samples inside one by 0.1 %: only the interval over trials holds the truth."""
-    rng = np.random.default_rng(5)
-    held = pooled = 0
-    for _ in range(600):
-        levels = np.exp(rng.normal(0, 0.01, 4))
-        trials = [level * np.exp(rng.normal(0, 0.001, 20)) for level in levels]
-        low, high = pooling.interval(trials)
-        held += low <= 1 <= high
-        low, high = pooling.interval([np.concatenate(trials)])
-        pooled += low <= 1 <= high
-    assert held / 600 >= 0.97
-    assert pooled / 600 < 0.97
 
 
 def test_an_interval_has_a_width_and_few_samples_their_range() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,7 @@ import pytest
 from ci.records import store
 from ci.records.sustained import beside
 from tests.ci import made_trials
-from tests.ci.made_trials import ENV, HEAD, TIMES, declaration, ok, tree, trial
-from tests.ci.sweeps import made_lines
+from tests.ci.made_trials import HEAD, TIMES, declaration, ok, tree, trial
 
 MACHINE = made_trials.MACHINE["name"]
 
@@ -39,21 +37,6 @@ def test_the_two_regimes_of_one_file_are_recorded_apart(tmp_path: Path) -> None:
     assert set(spaced["yardstick"].astype(str)) == {"1" * 16}
     again = store.record([file], results)
     assert (again.added, again.known) == (0, 4)
-
-
-def test_only_sustained_trials_leave_the_spaced_records_alone(tmp_path: Path) -> None:
-    results = tmp_path / "results"
-    store.record([made_trials.write(tmp_path / "t.jsonl", sustained())], results)
-    assert not results.exists()
-    asv = json.loads((tmp_path / "results_sustained" / MACHINE / f"{HEAD[:8]}-{ENV}.json").read_text())
-    assert asv["results"]["gemm.track_time"][0] is not None
-
-
-def test_a_sustained_sweep_stays_with_the_other_sweeps(tmp_path: Path) -> None:
-    file = made_trials.write(tmp_path / "t.jsonl", made_lines.line([({"tile": 8}, 1.1)], regime="sustained"))
-    assert store.record([file], tmp_path / "results").added == 1
-    assert (tmp_path / "results/sweeps").is_dir()
-    assert not (tmp_path / "results_sustained").exists()
 
 
 def test_both_regimes_stand_beside_each_other(tmp_path: Path) -> None:

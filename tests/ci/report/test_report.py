@@ -104,19 +104,6 @@ def test_a_screen_is_not_flooded() -> None:
     assert "and 1460 more" in "\n".join(lines)
 
 
-def test_a_sentence_about_some_cases_names_them_with_their_kernels() -> None:
-    said = {"gemm/triton/m16": "two modes", "norm/torch/m16": "two modes", "norm/torch/m64": "one in 20 collapses"}
-    cases = [
-        CaseVerdict(name, name.split("/")[0], name.split("/")[1], Verdict.CANNOT_TELL, 1.0, 0.9, 1.1, evidence=(text,))
-        for name, text in said.items()
-    ]
-    report = Report(Judgement(Verdict.CANNOT_TELL, "", tuple(cases)))
-    shown = terminal.render(report, width=120)
-    assert "2 cases (gemm/triton/m16, norm/torch/m16): two modes" in shown
-    assert "norm/torch/m64: one in 20 collapses" in shown
-    assert "- `norm/torch/m64`: one in 20 collapses" in markdown.render(report)
-
-
 HOSTILE_TEXTS = (
     "\x1b[31mred\x1b[0m \x1b]0;title\x07",
     "lone \ud800 surrogate \udfff",
@@ -336,20 +323,6 @@ def test_the_first_of_millions_of_wrong_entries_ends_the_reading(key: str) -> No
 )
 def test_percent(ratio: float | None, wanted: str) -> None:
     assert words.percent(ratio) == wanted
-
-
-@pytest.mark.parametrize(
-    ("base", "head", "wanted"),
-    [
-        (41.2e-6, 42.3e-6, "41.2 → 42.3 µs"),
-        (9.5e-4, 1.1e-3, "0.95 → 1.10 ms"),
-        (None, 2.0, "? → 2.00 s"),
-        (None, None, "-"),
-        (12345e-3, 1.0, "12.3 → 1.00 s"),
-    ],
-)
-def test_times(base: float | None, head: float | None, wanted: str) -> None:
-    assert words.times(base, head) == wanted
 
 
 @pytest.mark.parametrize(

@@ -59,20 +59,6 @@ def test_each_queued_job_gets_one_runner_of_its_size() -> None:
     assert submitted(plan([job(1), job(2, offer=EIGHT)], [row(1), row(2, "RUNNING", "mi300x-8")])) == []
 
 
-def test_no_more_jobs_than_the_bound_of_a_partition() -> None:
-    rows = [row(9, "RUNNING", "mi300x-8")]
-    jobs = [job(1), job(2), job(3), job(9, "in_progress", EIGHT, "rl-9")]
-    assert submitted(plan(jobs, rows, most=2)) == [("rl-1", "mi300x-1")]
-
-
-def test_what_nobody_wants_is_cancelled_and_what_is_at_work_is_left() -> None:
-    assert plan([], [row(1), row(2, "RUNNING")]).cancel == ["rl-1", "rl-2"]
-    jobs = [job(3, "in_progress", runner="rl-1")]  # rl-1 took job 3; its own job was cancelled at GitHub
-    assert plan(jobs, [row(1, "RUNNING"), row(3)]).cancel == ["rl-3"]
-    assert plan([], [row(1, "COMPLETED")]).cancel == []
-    assert plan([], [row(1, offer="mi250-1")]).cancel == ["rl-1"], "its pool is gone from the file"
-
-
 def test_of_too_many_those_of_other_jobs_go_first_and_of_these_such_that_wait() -> None:
     assert plan([job(1)], [row(1), row(2, "RUNNING"), row(3)]).cancel == ["rl-3", "rl-2"]
 

@@ -229,9 +229,9 @@ def test_a_shared_movement_of_baseline_and_case_cancels():
     assert effects([case], [Scale(1e-3, 0, 0.99)])[0].log_ratio == pytest.approx(0.03, abs=0.005)
 
 
-def test_order_is_kept_over_different_numbers_of_trials():
-    cases = [[trial(n, effect=e) for n in range(count)] for count, e in ((5, 0.05), (3, -0.05), (5, 0.0))]
-    found = effects([s for s in samples(cases) if s], [Scale(1e-3, 5e-4, 0.99)] * 3)
-    assert [e.log_ratio for e in found] == pytest.approx([0.05, -0.05, 0.0], abs=0.01)
-    assert found[0].low < 0.05 < found[0].high
-    assert found[1].not_faster < 1e-3 < found[1].not_slower
+def test_a_baseline_of_too_few_common_trials_is_none():
+    trials = [trial(0, baseline=0.0), trial(1)]
+    assert adjusted(samples([trials])[0], samples([trials], baseline=True)[0]) is None
+    few = [trial(n, rounds, baseline=0.0) for n, rounds in enumerate((2, 9, 1))]
+    (found,) = samples([few], baseline=True)
+    assert found.numbers == (0, 1), "a shift needs two rounds"

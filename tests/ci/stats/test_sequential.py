@@ -70,14 +70,6 @@ def test_slower_asks_for_fresh_trials_once_and_even_after_the_last_look():
     assert progress.advanced(confirmed).flagged == {"a": 12}
 
 
-def test_all_cases_at_the_nearest_target_go_together():
-    cases = [case("a", Verdict.SLOWER, 4), case("b", Verdict.CANNOT_TELL, 4)]
-    progress = Progress(LOOKS, confirming=3).advanced(cases)
-    assert decide(progress, cases).trials == 6
-    assert decide(progress, cases).cases == ("a", "b")
-    assert decide(dataclasses.replace(progress, confirming=2), cases).cases == ("a", "b")
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50))
 def test_agrees_with_scipy(p_values):
     np.testing.assert_allclose(adjusted(np.array(p_values)), false_discovery_control(p_values), atol=1e-15)

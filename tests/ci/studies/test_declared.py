@@ -56,3 +56,9 @@ def test_backends_and_knobs_exist(one):
 def test_an_unknown_study_lists_those_there_are():
     with pytest.raises(StudyError, match="no study 'm_swep'; there are: .*m_sweep"):
         study_named("m_swep")
+
+
+def test_knobs_of_an_architecture():
+    tried = Tried(knobs={"kpack": (1, 2)}, arches=("gfx",), cases=("*_m16_*",))
+    assert (tried.on("gfx942"), tried.on("sm_90")) == (True, False)
+    assert (tried.at("n1_m16_fp16"), tried.at("n1_m1_fp16")) == (True, False)

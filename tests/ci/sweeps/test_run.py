@@ -196,6 +196,11 @@ def test_lines_of_fewer_rounds_do_not_count() -> None:
     assert _warps(_next(_rung([2, 8], rounds=4))) == [2, 4, 8, 16]
 
 
+def test_without_halving_all_points_are_in_all_rungs() -> None:
+    found = _next(_rung(TRUTH), rungs=Rungs((8, 8), halving=False))
+    assert (found.rung, _warps(found)) == (1, [2, 4, 8, 16])
+
+
 def test_what_others_are_compared_with_stays_however_slow() -> None:
     slow = Rungs((8, 20, 40), stay=frozenset({("m16", POINTS[0].label), ("other", POINTS[1].label)}))
     assert _warps(_next(_rung(TRUTH), rungs=slow)) == [2, 8]

@@ -73,6 +73,12 @@ def test_knobs_that_failed_once_never_win(tmp_path, status):
     assert decision(tmp_path, {"m16_fp16": [(FAST, status)]}).action is Action.BY_RULE
 
 
+def test_a_rule_without_a_time_decides_nothing(tmp_path):
+    made = decision(tmp_path, {"m16_fp16": [(RULE, "crash"), (OTHER, 0.9)]}, entry=FAST)
+    assert made.action is Action.OPEN
+    assert "crash" in made.why
+
+
 def test_an_entry_that_still_wins_is_confirmed(tmp_path):
     made = decision(tmp_path, {"m16_fp16": [(RULE, 1.1), (OTHER, 1.05), (SLOW, 1.3)]}, entry=FAST)
     assert (made.action, made.entry) == (Action.CONFIRMED, FAST)

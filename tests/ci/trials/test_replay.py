@@ -102,13 +102,6 @@ def test_an_arm_missing_in_some_trials_is_a_fault(file):
     assert "the arm 'head' is missing in 1 of 6 trials" in cases["good"].evidence[0]
 
 
-def test_no_base_anywhere_is_new_and_passes(file):
-    judgement, cases = verdicts(write(file, [line(i, fresh={"head": arm()}) for i in range(6)]))
-    assert cases["fresh"].verdict is Verdict.NEW
-    assert judgement.verdict is Verdict.SAME
-    assert judgement.verdict.exit_code == 0
-
-
 def test_a_case_missing_in_some_trials_uses_the_others(file):
     lines = [line(i, a={"base": arm(), "head": arm()}, b={"base": arm(), "head": arm()}) for i in range(6)]
     del lines[0]["cases"]["b"]
@@ -233,6 +226,14 @@ def test_how_the_arms_ended_decides_before_any_time(file, base, head, verdict):
     judgement, cases = verdicts(made.write(file, *(paired(i, arms) for i in range(4))))
     assert cases["gemm/triton/m16"].verdict is verdict
     assert judgement.verdict.exit_code == {Verdict.BROKEN: 1, Verdict.NEW: 0}.get(verdict, 2)
+
+
+def test_one_wrong_trial_of_many_is_broken(file):
+    lines = [paired(i) for i in range(4)]
+    bad = paired(4, (made.ok(), made.failed("wrong", "norm 0.3 > 1e-3")))
+    _, cases = verdicts(made.write(file, *lines, bad))
+    assert cases["gemm/triton/m16"].verdict is Verdict.BROKEN
+    assert "norm 0.3 > 1e-3" in cases["gemm/triton/m16"].evidence[0]
 
 
 def test_a_case_that_neither_tree_can_run_is_not_compared(file):
