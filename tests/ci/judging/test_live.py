@@ -17,7 +17,7 @@ from rich.console import Console
 
 from ci import harness, options
 from ci.git.repository import Commit, LocalCheckout
-from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasureError, MeasurePlan
+from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan
 from ci.judging import live, policy
 from ci.judging import live as looks
 from ci.judging.judge import judge

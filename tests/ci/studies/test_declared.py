@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 from ci.studies.declared import studies, study_named
-from ci.studies.types import Study, StudyError, StudyPart
+from ci.studies.types import Study, StudyError, StudyPart, Tried
 from kernels.registry import discover
 
 KERNELS = discover().kernels
