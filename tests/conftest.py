@@ -73,7 +73,6 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew; then read the diff")
-    parser.addoption("--every-image", action="store_true", help="set-ups in all 18 stand-ins of images, not in 6")
     parser.addoption("--since", metavar="COMMIT", help="only tests that a change of files since then can reach")
     parser.addoption("--cpu", type=int, default=0, metavar="N", help="the N tests that take the most CPU time")
 

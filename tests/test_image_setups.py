@@ -167,7 +167,6 @@ def tree(tmp_path: Path) -> Path:
 SEEN = "import json, torch; print(json.dumps([torch.__version__, torch.version.hip]))"
 
 KINDS = (venv, conda, system)
-COMBINED = [(kind, setuptools, pip) for kind in KINDS for setuptools in SETUPTOOLS for pip in PIPS]
 PAIRS = [(KINDS[(i + j) % 3], SETUPTOOLS[i], pip) for i in range(3) for j, pip in enumerate(PIPS)]
 """Each pip with each kind and with each setuptools: three makers of a `.pth`, two readers of what `make` asks for."""
 
@@ -175,22 +174,19 @@ CHECKED = list({kind: (kind, *rest) for kind, *rest in reversed(PAIRS)}.values()
 """One of each kind measures."""
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The pairs, or all 18 with `--every-image`."""
-    if "setuptools" in metafunc.fixturenames:
-        chosen = COMBINED if metafunc.config.getoption("--every-image") else PAIRS
-        groups = [pytest.mark.xdist_group(f"{kind.__name__} {setuptools}") for kind, setuptools, _ in chosen]
-        names = [f"{kind.__name__}-setuptools-{setuptools}-pip-{pip}" for kind, setuptools, pip in chosen]
-        told = [
-            pytest.param(*one, one in CHECKED, id=name, marks=group)
-            for one, name, group in zip(chosen, names, groups, strict=True)
-        ]
-        metafunc.parametrize(("kind", "setuptools", "pip", "checked"), told)
-
-
+@pytest.mark.parametrize(
+    ("kind", "setuptools", "pip"),
+    [
+        pytest.param(
+            *pair, id="-".join((pair[0].__name__, *pair[1:])), marks=pytest.mark.xdist_group(f"image {number % 3}")
+        )
+        for number, pair in enumerate(PAIRS)
+    ],
+)
 def test_make_setup_takes_any_setuptools_and_pip_and_make_check_measures(
-    kind: Callable[[Image], None], setuptools: str, pip: str, checked: bool, tree: Path, tmp_path: Path, wheels: Wheels
+    kind: Callable[[Image], None], setuptools: str, pip: str, tree: Path, tmp_path: Path, wheels: Wheels
 ) -> None:
+    checked = (kind, setuptools, pip) in CHECKED
     image = Image(tmp_path / "image", wheels["setuptools", setuptools], wheels["pip", pip], checked)
     kind(image)
     if checked:

@@ -155,20 +155,6 @@ def raw_address(rank, world, directory):
     assert not os.path.exists(directory), "the files stay behind"
 
 
-def with_process_group(rank, world, directory):
-    """Without a directory the ranks meet through the default process group."""
-    import torch.distributed as dist
-
-    dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
-    heap = create(rank, world, "cpu", 4096)
-    flags = heap.signals(world)
-    heap.peer((rank + 1) % world, flags)[rank] = rank + 1
-    heap.barrier()
-    assert int(flags[(rank - 1) % world]) == (rank - 1) % world + 1
-    heap.close()
-    dist.destroy_process_group()
-
-
 def one_is_missing(rank, world, directory):
     shared_files.BARRIER_TIMEOUT_S = 1.0
     heap = create(rank, world, "cpu", 4096, directory)
@@ -283,7 +269,7 @@ def meeting(tmp_path):
     return tmp_path / "meet"
 
 
-@pytest.mark.parametrize("function", ["raw_address", "with_process_group", "one_is_missing", "sizes_differ"])
+@pytest.mark.parametrize("function", ["raw_address", "one_is_missing", "sizes_differ"])
 def test_two_real_ranks(function, meeting):
     run_ranks(MODULE, function, 2, meeting)
 

@@ -215,29 +215,6 @@ do_bench(lambda: x + 2)
     assert arms["head/script/call#2"]["status"] == "hang"
 
 
-@pytest.mark.nightly
-def test_a_budget_times_a_sample_and_names_the_rest(adopt: Adopt) -> None:
-    script = """
-import time, torch
-from triton.testing import do_bench
-for size in range(8):
-    x = torch.randn(8)
-    def slow():
-        time.sleep(0.02)
-        return x * size
-    do_bench(slow)
-"""
-    found = adopt(script, "--budget", "30", "--budget-trials", "6")
-    arms = {key: arm for key, arm in found.arms().items() if key.startswith("head/")}
-    left_out = [arm for arm in arms.values() if "fit what is left of the budget" in arm.get("why", "")]
-    assert all("--budget 2 times them all" in arm["why"] for arm in left_out)
-    timed = [arm for arm in arms.values() if arm["status"] == "ok"]
-    assert len(arms) == 8
-    assert len(timed) + len(left_out) == 8
-    assert 1 <= len(timed) <= 4
-    assert {arm["status"] for arm in left_out} == {"untimed"}
-
-
 SLOW_START = """
 import time, torch, mylib
 from triton.testing import do_bench

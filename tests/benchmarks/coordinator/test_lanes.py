@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
@@ -10,7 +9,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -330,28 +328,6 @@ def test_what_chooses_by_times_does_so_with_nothing_else_at_work(toy_tree, toy_l
     assert {line["cases"]["small"]["arms"]["head/ours"]["status"] for line in lines} == {"ok"}
     assert toy_log.read_text().count("tune") == sum(op == "tune" for _, op, _, _ in requests.seen) == len(lines)
     assert requests.beside(TIMED) == []
-
-
-@pytest.mark.slow
-def test_who_leaves_early_leaves_no_process(toy_tree, three_lanes):
-    tree = toy_tree("tree")
-    with contextlib.closing(measure(["steady"], [Checkout("head", tree)], QUICK, None, SMALL)) as lines:
-        next(lines)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("lane")]
-    assert not measuring_below(os.getpid())
-
-
-def measuring_below(process: int) -> list[str]:
-    """Working folders of processes below this one that measure: each has one of its own."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            below = entry.name.isdigit() and f"\nPPid:\t{process}\n" in (entry / "status").read_text()
-            if below:
-                found += measuring_below(int(entry.name))
-                folder = os.readlink(entry / "cwd")
-                found += [folder] if "/ridgeline-" in folder else []
-    return found
 
 
 def test_what_one_raises_ends_the_others():
