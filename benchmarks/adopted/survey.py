@@ -438,7 +438,8 @@ def _refuse_side(where: str, end: ScriptEnd) -> None:
     if end.kind == "exit" and end.code == ARGUMENTS_CODE:
         raise CannotRun(f"{where} needs other arguments: {_said(end)}; give them after --, as in `-- --size 1024`")
     if end.programs:
-        raise CannotRun(f"{where} runs another script, whose timers are not seen: {end.programs[0]}; adopt that one")
+        step = "adopt what it runs, or start its ranks by torchrun or torch.multiprocessing.spawn"
+        raise CannotRun(f"{where} starts what is not seen: {end.programs[0]}; {step}")
     if end.kind == "exit" and end.code:
         raise CannotRun(f"{where} ended with exit code {end.code} before any timer; last it said: {_said(end)}")
     if end.kind:

@@ -257,6 +257,10 @@ class _Rewriter(ast.NodeTransformer):
                 continue
             at = next((index for index, one in enumerate(left) if self._ends(begins, one)), None)
             if at is None:
+                if begins.host and self._subtracts(None, begins.held):
+                    self.totals.append(
+                        f"{self._file}:{first.lineno}: its two readings are not in one list of statements"
+                    )
                 continue
             inside, last = left[:at], left[at]
             if not any(_calls(one) for one in inside) or any(map(_has_clock, inside)):
@@ -313,13 +317,15 @@ class _Rewriter(ast.NodeTransformer):
             return None
         return next((node for node in ast.walk(one) if self._is_clock(node)), None)  # type: ignore[return-value]
 
-    def _subtracts(self, later: ast.expr, begin: ast.expr) -> bool:
-        """Whether the scope has the difference of the two readings somewhere."""
+    def _subtracts(self, later: ast.expr | None, begin: ast.expr) -> bool:
+        """Whether the scope has the difference of the two readings somewhere.  later: None for any."""
         begin_id = getattr(begin, "id", "")
-        said = ast.dump(later).replace("Store()", "Load()")
+        said = ast.dump(later).replace("Store()", "Load()") if later else ""
         differences = (node for node in ast.walk(self._scopes[-1]) if isinstance(node, ast.BinOp))
         return any(
-            isinstance(node.op, ast.Sub) and getattr(node.right, "id", "") == begin_id and ast.dump(node.left) == said
+            isinstance(node.op, ast.Sub)
+            and getattr(node.right, "id", "") == begin_id
+            and said in ("", ast.dump(node.left))
             for node in differences
         )
 

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from ...channel import ADDRESS, free_port
+from .exchange import Exchange, SharedManager
 
 PATIENCE = datetime.timedelta(days=1)
 """How long ranks wait for each other here: the coordinator has the deadlines."""
@@ -49,6 +50,7 @@ class Ranks:
         self._device: Any = None
         self._server: Any = None
         self._processes: list[Any] = []
+        self._exchange = Exchange(lambda: self._shared("exchange"), self._run_started)
 
     def variables(self) -> dict[str, str]:
         """What torchrun sets for a process of one node."""
@@ -195,11 +197,29 @@ class Ranks:
 
         return TCPStore
 
-    def of_multiprocessing(self, module: Any) -> None:
-        """torch.multiprocessing: of the processes that are spawned, this one is its rank's."""
+    def of_multiprocessing(self, module: Any, owns: Callable[[str], bool]) -> None:
+        """torch.multiprocessing: of the processes that are spawned, this one is its rank's; what a script passes
+        between them.  owns: whether a file is the user's.
+        """
         for name in ("spawn", "start_processes"):
             if real := getattr(module, name, None):
                 setattr(module, name, self._spawning(f"torch.multiprocessing.{name}", real))
+        import multiprocessing.context
+
+        for owner in (module, multiprocessing, multiprocessing.context.BaseContext) if self.world > 1 else ():
+            for name in ("Queue", "SimpleQueue", "JoinableQueue", "Manager"):
+                if real := getattr(owner, name, None):
+                    setattr(owner, name, self._passing(name, real, owns))
+
+    def _passing(self, name: str, real: Any, owns: Callable[[str], bool]) -> Any:
+        @functools.wraps(real)
+        def made(*args: Any, **kwargs: Any) -> Any:
+            own = functools.partial(real, *args, **kwargs)
+            if not owns(sys._getframe(1).f_code.co_filename):
+                return own()
+            return SharedManager(self._exchange, own) if name == "Manager" else self._exchange.queue()
+
+        return made
 
     def _spawning(self, name: str, real: Any) -> Any:
         @functools.wraps(real)
@@ -251,15 +271,19 @@ class Ranks:
         self._processes.append(process)
 
         def join(_: Any, timeout: float | None = None) -> None:
-            mine, self._processes = self._processes, []
-            if mine:
-                self.expect(len(mine), "multiprocessing.Process")
-                with self._of_a_process():
-                    mine[self.rank].run()
+            self._run_started()
 
         instead = {"join": join, "exitcode": 0, "is_alive": lambda _: False}
         instead |= dict.fromkeys(("terminate", "kill", "close"), lambda _: None)
         process.__class__ = type(type(process).__name__, (type(process),), instead)
+
+    def _run_started(self) -> None:
+        """Run this rank's of the processes that the script has started."""
+        mine, self._processes = self._processes, []
+        if mine:
+            self.expect(len(mine), "multiprocessing.Process")
+            with self._of_a_process():
+                mine[self.rank].run()
 
     @contextlib.contextmanager
     def _of_a_process(self) -> Iterator[None]:
@@ -270,6 +294,8 @@ class Ranks:
 
         if dist.is_initialized():
             dist.destroy_process_group()
+        if self.world > 1:
+            self._exchange.settle(self.rank, self.world, self.meet)
 
     def expect(self, world: int, what: str) -> None:
         """SeveralProcesses for another number of ranks than there are."""

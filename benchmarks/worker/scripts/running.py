@@ -171,7 +171,7 @@ def _change(name: str, to: Interceptor, ranks: Ranks, what: ScriptTask) -> Chang
         "torch.distributed": lambda module: ranks.of_distributed(module, what.on_cpu),
         "torch.distributed._symmetric_memory": of_symmetric_memory,
         "torch.distributed.launcher.api": ranks.of_launcher,
-        "torch.multiprocessing": ranks.of_multiprocessing,
+        "torch.multiprocessing": lambda module: ranks.of_multiprocessing(module, to.is_users),
         "torch._inductor.runtime.triton_heuristics": to.tuning.of_inductor,
         "torch._inductor.runtime.compile_tasks": of_compile_tasks,
         "triton.runtime.autotuner": to.tuning.of_triton,
@@ -253,7 +253,8 @@ class Programs:
             if self._owns(file) and any("distributed" in line for line in linecache.getlines(file)):  # not by a pool
                 self._ranks.take(process)
                 return
-            self._note(frame, "a process")
+            if getattr(process._target, "__name__", "") != "_run_server":  # that of a multiprocessing.Manager
+                self._note(frame, "a process")
             start(process)
 
         base.start = starting

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pytest
 
 from benchmarks.adopted.ranks import disagreement, joint_end, joint_facts
 from benchmarks.adopted.survey import sets_variables
+from benchmarks.worker.scripts.exchange import Exchange, SharedManager
 from benchmarks.worker.scripts.ranks import Ranks, SeveralProcesses
 from tests.benchmarks.adopted.conftest import Adopt
 from tests.kit import mostly_nightly
@@ -91,6 +96,12 @@ def test_what_one_rank_does_is_told(adopt: Adopt, change: str, sentence: str) ->
 STARTS = {
     "spawn": "mp.spawn(start, args=(2,), nprocs=2)",
     "start_processes": "mp.start_processes(start, args=(2,), nprocs=2, start_method='fork')",
+    "queue": "def put(rank, world, queue):\n"
+    "    start(rank, world)\n"
+    "    queue.put(rank) if rank == 0 else None\n"
+    "queue = mp.get_context('spawn').Queue()\n"
+    "mp.spawn(put, args=(2, queue), nprocs=2)\n"
+    "assert queue.get() == 0",
     "store": "def stored(rank, world):\n"
     "    store = dist.TCPStore('localhost', 29501, world, rank == 0)\n"
     "    dist.init_process_group('nccl', store=store, rank=rank, world_size=world)\n"
@@ -132,6 +143,32 @@ def test_ranks_that_time_different_things_are_named_at_once(adopt: Adopt) -> Non
 
 def event(line: str, **more: object) -> dict[str, object]:
     return {"event": "seen", "line": line, "backend": "mine", "case": "x=1", **more}
+
+
+def test_what_a_rank_passes_on_all_ranks_have() -> None:
+    from torch.distributed import HashStore
+
+    store, both = HashStore(), threading.Barrier(2)
+
+    def rank(number: int) -> tuple[Any, ...]:
+        ran: list[int] = []
+        exchange = Exchange(lambda: store, lambda: ran.append(number))
+        manager = SharedManager(exchange, dict)  # a real one is not needed
+        results, rows, passed = manager.dict(size=1), manager.list(), exchange.queue()
+        for turn in range(2):
+            results[f"rank {number}"] = turn
+            rows.append((turn, number))
+            if number == 1:
+                passed.put({"turn": turn})
+            exchange.settle(number, 2, both.wait)
+            assert passed.get() == {"turn": turn}
+        assert passed.empty()
+        assert ran
+        return results, rows
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(rank, range(2))
+    assert first == second == ({"size": 1, "rank 0": 1, "rank 1": 1}, [(0, 0), (0, 1), (1, 0), (1, 1)])
 
 
 def test_ranks_at_different_places_are_named() -> None:

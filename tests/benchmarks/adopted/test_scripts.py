@@ -271,7 +271,7 @@ NOT_COMPARED = [
      "needs other arguments: script.py: error: the following arguments are required: --size; give them after --"),
     ("print('a table')\n", 2, "it times nothing, or in a way that is not known here"),
     ("import subprocess, sys\nsubprocess.run([sys.executable, 'other.py'])\n", 3,
-     "runs another script, whose timers are not seen"),
+     "starts what is not seen"),
     ("import os, torch\nrank = os.environ['LOCAL_RANK']\n", 3,
      "wants to be started by torchrun (KeyError: 'LOCAL_RANK' (script.py:2)); say for how many ranks: --ranks 2"),
     ("import sys\nprint('no GPU')\nsys.exit(4)\n", 3, "exit code 4 before any timer; last it said: no GPU"),
