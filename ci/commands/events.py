@@ -7,7 +7,6 @@ import functools
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 from click.core import ParameterSource
@@ -15,8 +14,6 @@ from rich.console import Console
 from rich.text import Text
 
 from ci.bars import bar
-from ci.git.command import GitError
-from ci.git.repository import Repository
 from ci.history import reading, triage, words
 from ci.history.analysis import History
 from ci.history.types import Direction, EventKind, HistoryEvent
@@ -98,7 +95,6 @@ SOURCES = together(RESULTS, CODE, TRIAGE)
 
 @verb("ridgeline events list --open --machine h200x1-537ca5d2")
 @flag("--open -> only_open", "Only what is open.")
-@option("--since COMMIT", "Only what began after this commit.")
 @several("--machine NAME -> machines", "Only this machine (repeatable).")
 @several("--kind -> kinds", "Only these kinds.", click.Choice([str(kind) for kind in EventKind]))
 @flag("--summary", "Also add them to the summary of the workflow's step.")
@@ -120,14 +116,12 @@ def events(given: Given) -> int:
         if name not in known | {key.machine for key in history.steps}:
             there = ", ".join(sorted(known)) or "none"
             click.echo(f"{name!r} has no event; machines that have: {there}", err=True)
-    later = _after(history, given.since) if given.since else None
     chosen = [
         event
         for event in history.events
         if (not given.only_open or words.is_open(event))
         and (not given.machines or event.machine in given.machines)
         and (not given.kinds or event.kind in given.kinds)
-        and (later is None or event.first_bad.hash in later)
     ]
     if given.as_json:
         click.echo(json.dumps(document(chosen, history), indent=1, allow_nan=False))
@@ -162,20 +156,6 @@ def document(chosen: Sequence[HistoryEvent], history: History) -> dict[str, obje
     """What --json prints."""
     looked = {"series": history.series, "points": history.points, "commits": len(history.commits)}
     return {"events": [event.as_json() for event in chosen], "notes": list(history.notes), "looked_at": looked}
-
-
-def _after(history: History, since: str) -> set[str]:
-    """Recorded commits after `since`, which is one of them or any commit of the repository."""
-    place = next((n for n, commit in enumerate(history.commits) if len(since) >= 7 and commit.startswith(since)), None)
-    if place is not None:
-        return set(history.commits[place + 1 :])
-    try:
-        repository = Repository(Path.cwd())
-        before = repository.resolve(since).hash
-        later = {commit.hash for commit in repository.commits(before, "HEAD")}
-    except GitError as error:
-        raise click.BadParameter(f"{since!r}: {error}", param_hint="--since") from None
-    return later & set(history.commits)
 
 
 # `ridgeline events ack`, `accept` and `reopen`: what people decide about events, into a file that is reviewed.

@@ -51,18 +51,6 @@ class InnerCommand:
         """The file of --out, "" where none was given."""
         return str(self.values.get("out") or "")
 
-    @property
-    def without_out(self) -> tuple[str, ...]:
-        """The arguments without --out."""
-        rest: list[str] = []
-        words = iter(self.arguments)
-        for word in words:
-            if word == "--out":
-                next(words)
-            elif not word.startswith("--out="):
-                rest.append(word)
-        return tuple(rest)
-
 
 def parsed(arguments: Sequence[str]) -> InnerCommand:
     """The command, parsed as it will be when it runs.  Raises the usage error that it would end with."""
@@ -94,7 +82,7 @@ def job_spec(command: InnerCommand, given: Given) -> JobSpec:
         raise click.UsageError(f"--array {tasks}: {command.verb!r} cannot be split; `run` and `ab` can")
     return JobSpec(
         name=given.name or command.verb,
-        argv=(*VERBS, *(command.without_out if publishes else command.arguments)),
+        argv=(*VERBS, *command.arguments),
         cwd=str(Path.cwd()),
         pool=given.pool,
         runners=str(given.runners.resolve()) if given.runners else "",

@@ -35,14 +35,6 @@ ENDED = frozenset(
 WAITING = frozenset(("CONFIGURING", "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESIZING", "SPECIAL_EXIT"))
 """States of a job that uses no node, or not yet."""
 
-HOPELESS = frozenset(
-    [
-        *("AccountNotAllowed", "AssociationTimeLimit", "BadConstraints", "InvalidAccount", "InvalidQOS"),
-        *("PartitionNodeLimit", "PartitionTimeLimit", "QOSNotAllowed", "QOSTimeLimit"),
-    ]
-)
-"""Reasons of a queued job that no waiting ends, only other settings (squeue(1), 22.05 to 26.05)."""
-
 
 @dataclasses.dataclass(frozen=True)
 class QueueRow:
@@ -64,11 +56,6 @@ class QueueRow:
     def is_waiting(self) -> bool:
         """Whether it has not started, or will start again."""
         return self.state in WAITING
-
-    @property
-    def is_hopeless(self) -> bool:
-        """Whether it waits for what waiting does not bring."""
-        return self.is_waiting and self.reason in HOPELESS
 
     @property
     def job_id(self) -> str:

@@ -73,7 +73,8 @@ class JobSpec:
 
     pool, runners: of ci/runners.toml or the file `runners`.  gpus: None for the pool's most.  time: Slurm's limit of a
     task, "" for the pool's.  commit: what HEAD of `cwd` must be when a task starts, "": anything.
-    tasks: number of tasks.  publishes: the command appends lines to the file of --out.  resumes: it knows --resume.
+    tasks: number of tasks.  publishes: the command appends lines to the file of --out, the last one that is given.
+    resumes: it knows --resume.
     first_trial, trials: task k measures `trials` of them from number first_trial + k * trials; None where they have no
     numbers.  out: a file that gets the lines in the end, "" for none.  finish: a command for Python that is run with
     the file of the union as its last argument, () for none.
@@ -283,9 +284,7 @@ def status(folder: Path, slurm: Slurm) -> JobStatus:
         nodes = ",".join(sorted({row.nodes for row in running if row.nodes}))
         return dataclasses.replace(place, state=State.RUNNING, where=nodes)
     if rows:
-        hopeless = next((row.reason for row in rows if row.is_hopeless), "")
-        reason = f"{hopeless}, which no waiting mends; cancel it and correct its pool" if hopeless else rows[0].reason
-        state = State.RUNNING if ended else State.PENDING
+        state, reason = State.RUNNING if ended else State.PENDING, rows[0].reason
         return dataclasses.replace(place, state=state, reason=f"Slurm: {reason}" if reason else "")
     if ended_place := _ended(place, folder):  # between the two questions
         return ended_place

@@ -54,11 +54,8 @@ def test_filters() -> None:
     assert {one["kind"] for one in document("--open")} == {"kernel", "library"}
     assert {one["state"] for one in document("--machine", "h200x1-00000002")} == {"back"}
     assert [one["kind"] for one in document("--kind", "library")] == ["library"]
-    assert [one["first_bad"]["hash"] for one in document("--since", commit(30)[:8])] == [commit(40)]
     assert ridgeline("events", "--kind", "library").exit_code == 0
-    unknown = ridgeline("events", "--machine", "mi300x", "--since", "nonsense")
-    assert unknown.exit_code == 3
-    assert "nonsense" in unknown.stderr
+    unknown = ridgeline("events", "--machine", "mi300x")
     assert "'mi300x' has no event; machines that have: h200x1-00000001" in unknown.stderr
 
 

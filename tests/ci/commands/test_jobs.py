@@ -104,10 +104,12 @@ def split(words: str, tasks: int) -> tuple[jobs.InnerCommand, JobSpec]:
 
 @pytest.mark.parametrize("out", ["--out x.jsonl", "--out=x.jsonl"])
 def test_out_is_where_the_lines_go_in_the_end(out: str) -> None:
-    command, four = split(f"nightly {out} --trials 5 --kernel gemm", 4)
-    assert " ".join(command.without_out) == "run --tier nightly --trials 5 --kernel gemm"
+    _, four = split(f"nightly {out} --trials 5 --kernel gemm", 4)
     assert (four.out, four.trials, four.first_trial, four.resumes, four.finish) == ("x.jsonl", 5, 0, True, ())
-    assert four.task_argv(2, Path("/o"))[-5:] == ["--out", "/o", "--resume", "--first-trial", "10"]
+    argv = four.task_argv(2, Path("/o"))
+    assert argv[-5:] == ["--out", "/o", "--resume", "--first-trial", "10"]
+    with click.Context(main):
+        assert jobs.parsed(argv[2:]).out == "/o"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,9 @@ def test_a_run_without_out_is_recorded_in_the_end() -> None:
 
 def test_a_sweep_is_one_task_that_goes_on_with_its_file() -> None:
     _, spec = split("sweep gemm --knob num_warps=4,8 --out x.jsonl", 1)
-    assert spec.task_argv(0, Path("/o"))[2:] == ["sweep", "gemm", "--knob", "num_warps=4,8", "--out", "/o"]
+    assert spec.task_argv(0, Path("/o"))[2:] == [
+        *["sweep", "gemm", "--knob", "num_warps=4,8", "--out", "x.jsonl", "--out", "/o"]
+    ]
     assert spec.out == "x.jsonl"
     with pytest.raises(click.UsageError, match="'sweep' cannot be split; `run` and `ab` can"):
         split("sweep gemm --knob num_warps=4,8 --out x.jsonl", 8)
