@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks.emulation import launch, native
+from benchmarks.emulation.code_object import read
 from benchmarks.emulation.counts import Counts, Observer, bound, lds_cycles, matrix_cycles
-from benchmarks.emulation.launch import execute
-from benchmarks.emulation.waves import EXEC, Waves
+from benchmarks.emulation.launch import execute, segment
+from benchmarks.emulation.waves import EXEC, Memory, Waves
 from kernels.hardware import by_market_name
 from tests.benchmarks.emulation import kernels
 
@@ -180,3 +183,28 @@ def test_the_busiest_unit_bounds_the_share_of_the_roofline():
     mi355x = by_market_name("MI355X")
     cycles = Counts(lds_cycles=mi355x.compute_units * mi355x.clock_mhz * 1_000_000)
     assert bound(cycles, mi355x, 0.25) == {"percent": 50.0, "unit": "LDS"}, "twice the banks"
+
+
+def added(sampled: bool, count: int = 100) -> tuple[Any, Any]:
+    """A sum in blocks of 256, all of them alike, and what of it was computed."""
+    code = read(kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (256,)).asm["hsaco"])
+    x, memory = np.ones((3, 256 * count), np.float32), Memory()
+    for place, row in enumerate(x, 1):
+        memory.add(place << 32, row.view(np.uint8), f"argument {place}")
+    values = [*(np.uint64(place << 32) for place in (1, 2, 3)), np.int32(256 * count)]
+    done = launch.launch(code, memory, segment(code, values), (count, 1, 1), 4, 4096, sampled=sampled)
+    return done, (x[2].reshape(count, 256) == 2).all(1)
+
+
+def test_some_workgroups_of_a_large_grid_stand_for_all(monkeypatch):
+    """The first, the last and others: counts are those of the grid, and what was not executed was not."""
+    whole, written = added(sampled=True)
+    assert (whole.sampled, written.all()) == (None, True)  # few instructions: all are executed
+    monkeypatch.setattr(native, "WHOLE", whole.total - 1)
+    part, written = added(sampled=True)
+    assert part.sampled == (native.SAMPLE, 100)
+    assert (written.sum(), written[0], written[-1]) == (native.SAMPLE, True, True)
+    assert part.instructions == whole.instructions
+    assert part.counts.as_json() == whole.counts.as_json()
+    assert added(sampled=False)[0].sampled is None
+    assert added(sampled=True, count=native.SAMPLE)[0].sampled is None
