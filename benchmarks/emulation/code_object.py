@@ -5,8 +5,9 @@ Formats: ELF, and "User Guide for AMDGPU Backend" of LLVM, sections Code Object 
 
 from __future__ import annotations
 
+import ctypes
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -20,6 +21,9 @@ NOTE_METADATA = 32
 TARGETS = {0x4C: "gfx942", 0x4F: "gfx950"}
 """Machine numbers in the ELF flags (EF_AMDGPU_MACH)."""
 
+
+RELATIVE, ALLOCATED, EXECUTED = 13, 2, 4
+"""R_AMDGPU_RELATIVE64: an address in the image; flags of sections (SHF_ALLOC, SHF_EXECINSTR)."""
 
 REGISTERS = (".vgpr_count", ".agpr_count", ".sgpr_count", ".vgpr_spill_count", ".sgpr_spill_count")
 """Of a kernel's metadata."""
@@ -65,6 +69,8 @@ class KernelCode:
     """What the compiler took, by name: vgpr_count, agpr_count, sgpr_count and spills of the first and last."""
     functions: Mapping[int, str] = field(default_factory=dict)
     """Names of what stands in the image and can be called, by the offset of its first instruction."""
+    constants: tuple[tuple[int, int], ...] = ()
+    """(offset, bytes) of tables and variables in the image, which the code reaches by its own address."""
     file: bytes = b""
     """The whole code object, with the lines of the source if it has them."""
 
@@ -103,10 +109,10 @@ def read(data: bytes, kernel: str | None = None) -> KernelCode:
     if len(chosen) != 1:
         names = ", ".join(entry[".name"] for entry in metadata)
         raise NotExecutable(f"kernel {kernel!r} is not in the code object" if kernel else f"name one of: {names}")
-    return _kernel(data, elf, arch, chosen[0])
+    return _kernel(data, elf, arch, chosen[0], len(metadata))
 
 
-def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any]) -> KernelCode:
+def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any], kernels: int) -> KernelCode:
     from tinygrad.runtime.autogen.amdgpu_kd import llvm_amdhsa_kernel_descriptor_t as Descriptor
 
     image = bytearray()
@@ -114,6 +120,11 @@ def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any]) -> Kerne
         address = segment["p_vaddr"]
         image.extend(bytes(max(0, address + segment["p_memsz"] - len(image))))
         image[address : address + segment["p_filesz"]] = segment.data()
+    for section in elf.iter_sections("SHT_RELA"):
+        for one in section.iter_relocations():
+            if one["r_info_type"] != RELATIVE:
+                raise NotExecutable(f"a relocation of type {one['r_info_type']} in {section.name} of the code object")
+            image[one["r_offset"] : one["r_offset"] + 8] = one["r_addend"].to_bytes(8, "little")
     (symbol,) = elf.get_section_by_name(".dynsym").get_symbol_by_name(metadata[".symbol"])
     place = symbol["st_value"]
     descriptor = Descriptor.from_buffer_copy(image[place:])
@@ -139,8 +150,18 @@ def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any]) -> Kerne
         mode=first >> 12 & 0xFF | (first >> 21 & 1) << 8 | (first >> 23 & 1) << 9 | (first >> 26 & 1) << OVERFLOW_BIT,
         registers={name[1:]: metadata[name] for name in REGISTERS if name in metadata},
         functions={one["st_value"]: one.name for one in functions},
+        constants=tuple(_constants(elf, ctypes.sizeof(Descriptor) * kernels)),
         file=data,
     )
+
+
+def _constants(elf: Any, descriptors: int) -> Iterator[tuple[int, int]]:
+    """Sections that are loaded and are no code, but for one that has so many bytes of kernels' descriptors alone."""
+    for section in elf.iter_sections():
+        loaded, code = section["sh_flags"] & ALLOCATED, section["sh_flags"] & EXECUTED
+        holds = section["sh_type"] in ("SHT_PROGBITS", "SHT_NOBITS") and section.name != ".relro_padding"
+        if loaded and not code and holds and section["sh_size"] not in (0, descriptors):
+            yield section["sh_addr"], section["sh_size"]
 
 
 def _metadata(elf: Any) -> dict[str, Any]:

@@ -209,6 +209,10 @@ def started(
         ("dispatch_ptr", dispatch, "the dispatch packet"),
     ):
         memory.add(place[name], np.frombuffer(bytearray(contents.ljust(64, b"\0")), np.uint8), told)
+    for start, size in code.constants:  # an address in the code is its offset in the image
+        if not memory.knows(start):
+            contents = np.frombuffer(bytearray(code.image[start : start + size]), np.uint8)
+            memory.add(start, contents, "constants of the code")
     groups = grid[0] * grid[1] * grid[2]
     count = groups * warps
     s = np.zeros((128, count), np.uint32)

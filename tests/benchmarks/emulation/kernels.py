@@ -60,6 +60,18 @@ def stepped(a, b, c, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     tl.store(c + rows[:, None] * n + columns[None, :], total.to(c.dtype.element_ty))
 
 
+@triton.jit(noinline=True)
+def squared(tile):
+    i = tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    z = tl.load(tile + i)
+    tl.store(tile + i, tl.dot(z, z))
+
+
+@triton.jit
+def calling(tile):
+    squared(tile)
+
+
 @triton.jit
 def endless(flag, out):
     while tl.atomic_add(flag, 0) == 0:

@@ -46,6 +46,15 @@ def test_what_stands_before_a_product_of_small_floats_is_an_instruction_of_its_o
     assert found == names
 
 
+def test_a_function_finds_its_lds_by_a_table_of_the_code_object(arch, random):
+    code = kernels.compiled(kernels.calling, arch, ("*fp32",)).asm["hsaco"]
+    tile = random.standard_normal((16, 16)).astype(np.float32)
+    expected = tile @ tile
+    assert read(code).constants
+    execute(code, [tile], (1, 1, 1), 4)
+    assert np.abs(tile - expected).max() < 0.02  # of operands in TF32
+
+
 def test_an_access_outside_of_every_buffer_is_told_with_wave_lane_and_instruction(arch):
     code = kernels.compiled(kernels.counted, arch, ("*i32", "*i32", "i32"), (256,)).asm["hsaco"]
     values = np.zeros(256, np.int32)
