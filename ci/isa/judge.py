@@ -15,7 +15,6 @@ from benchmarks.trial_file import Status
 from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, ExecutedLaunch, called
 from ci.isa.rules import CodeFinding, IsaPolicy, executed_findings, findings
 from ci.judging.states import Open, verdict_of_states
-from ci.judging.types import Verdict
 from ci.report.words import plural
 from kernels.project import current_name
 
@@ -101,17 +100,12 @@ def compare(
 ) -> IsaJudgement:
     """Judge head's code against base's.  renamed: what head's settings say of names of base (kernels.project)."""
     base = under_current_names(base, renamed or {})
-    order = {verdict: rank for rank, verdict in enumerate(CodeVerdict)}
-    counted = counted_cases(base) & counted_cases(head)
     broken = (set(base.broken) - set(head.broken), set(head.broken) - set(base.broken))  # what is in them is not known
     of_base, of_head = (Status.UNIMPORTED if modules else Status.MISSING for modules in broken)
-    absent = of_base, of_head
-    found = [
-        _difference(sides, cases, policy, counted, absent)
-        for sides, cases in pairs(base, head)
-        if _by_states(sides, absent) is not Open.NOTHING
-    ]
-    found += [_launched(*sides, cases, policy, absent) for sides, cases in launches(base, head)]
+    judge = _CodeJudge(policy, (of_base, of_head), counted_cases(base) & counted_cases(head))
+    every = [judge.difference(*sides, cases) for sides, cases in (*pairs(base, head), *launches(base, head))]
+    order = {verdict: rank for rank, verdict in enumerate(CodeVerdict)}
+    found = [difference for difference in every if difference]
     differences = tuple(sorted(found, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
     verdict, why = _overall(differences, head), ""
     lost = _lost_modules(base, head)
@@ -221,64 +215,14 @@ def is_unsupported(launch: ExecutedLaunch | None) -> bool:
 
 # ---- verdicts ------------------------------------------------------------------------------------------------------
 
-Decided = tuple[CodeVerdict, tuple[CodeFinding, ...]]
+CaseKey = tuple[str, str, str, str]
+"""kernel, backend, arch, case"""
 
 
-def counted_cases(tree: CompiledTree) -> set[tuple[str, str, str, str]]:
-    """(kernel, backend, arch, case) of which a tree has the counts of executing it."""
+def counted_cases(tree: CompiledTree) -> set[CaseKey]:
+    """The cases of which a tree has the counts of executing it."""
     launches = (launch for launch in tree.executed if launch.counts)
     return {(launch.kernel, launch.backend, launch.arch, case) for launch in launches for case in launch.cases}
-
-
-def _difference(
-    sides: Sides,
-    cases: tuple[str, ...],
-    policy: IsaPolicy,
-    counted: Container[tuple[str, str, str, str]],
-    absent: tuple[Status, Status],
-) -> Difference:
-    base, head = sides
-    known = head or base
-    assert known is not None
-    all_counted = all((known.kernel, known.backend, known.arch, case) in counted for case in cases)
-    verdict, found = _decide(base, head, policy, all_counted, absent)
-    return Difference(known.kernel, known.backend, known.label, known.arch, cases, verdict, found, base, head)
-
-
-def _launched(
-    base: ExecutedLaunch | None,
-    head: ExecutedLaunch | None,
-    cases: tuple[str, ...],
-    policy: IsaPolicy,
-    absent: tuple[Status, Status],
-) -> Difference:
-    """What two launches execute: the counts of an emulator, without noise."""
-    known = head or base
-    assert known is not None
-    verdict, found = _compare_launches(base, head, policy, absent)
-    label = f"executed, {known.at}"
-    return Difference(known.kernel, known.backend, label, known.arch, cases, verdict, found)
-
-
-def _compare_launches(
-    base: ExecutedLaunch | None, head: ExecutedLaunch | None, policy: IsaPolicy, absent: tuple[Status, Status]
-) -> Decided:
-    decided = _by_states((base, head), absent, LAUNCH_STATUS)
-    if decided is Open.TIMES and base and head:
-        if base.at != head.at:
-            return CodeVerdict.CHANGED, (CodeFinding("execute", f"executed in {head.at}, not {base.at}", judged=False),)
-        found = executed_findings(base, head, policy)
-        if not found:
-            return CodeVerdict.SAME, ()
-        return CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found
-    verdict = CodeVerdict.CANNOT_TELL if isinstance(decided, Open) else CodeVerdict(decided)
-    named = (("", head), ("base ", base)) if head else ()
-    failed = next(((side, one) for side, one in named if one and one.counts is None), None)
-    if failed is None:
-        return verdict, ()
-    side, launch = failed
-    what = f"{side}{'not' if launch.status is CompileStatus.UNSUPPORTED else 'cannot be'} executed: {launch.why}"
-    return verdict, (CodeFinding("execute", what, judged=verdict is CodeVerdict.BROKEN),)
 
 
 STATUS = {
@@ -299,41 +243,75 @@ TEXT = {
 }
 
 
-def _by_states(
-    sides: Sides | LaunchSides, absent: tuple[Status, Status], words: Mapping[CompileStatus, Status] = STATUS
-) -> Verdict | Open:
-    """What the states of both sides decide.  absent: why base, and head, lacks what it lacks."""
-    each = zip(sides, absent, strict=True)
-    return verdict_of_states(*(words[one.status] if one else lacking for one, lacking in each))
+@dataclasses.dataclass(frozen=True)
+class _CodeJudge:
+    """Judges one configuration.  absent: why base, and head, lacks what it lacks.  counted: what both sides executed."""
+
+    policy: IsaPolicy
+    absent: tuple[Status, Status]
+    counted: Container[CaseKey]
+
+    def difference(
+        self,
+        base: CompiledEntry | ExecutedLaunch | None,
+        head: CompiledEntry | ExecutedLaunch | None,
+        cases: tuple[str, ...],
+    ) -> Difference | None:
+        """What both sides compile to, or execute; None where neither side has anything to say of it."""
+        known = head or base
+        assert known is not None
+        launched = isinstance(known, ExecutedLaunch)
+        words = LAUNCH_STATUS if launched else STATUS
+        each = zip((base, head), self.absent, strict=True)
+        decided = verdict_of_states(*(words[one.status] if one else lacking for one, lacking in each))
+        if decided is Open.NOTHING:
+            return None
+        if isinstance(base, ExecutedLaunch) and isinstance(head, ExecutedLaunch) and decided is Open.TIMES:
+            found = executed_findings(base, head, self.policy)
+            if base.at != head.at:
+                found = (CodeFinding("execute", f"executed in {head.at}, not {base.at}", judged=False),)
+            verdict = _verdict_of(found)
+        elif isinstance(base, CompiledEntry) and isinstance(head, CompiledEntry) and decided is Open.TIMES:
+            counted = all((known.kernel, known.backend, known.arch, case) in self.counted for case in cases)
+            same = base.emitted.hash == head.emitted.hash
+            found = () if same else findings(base, head, self.policy, counted)
+            verdict = _verdict_of(found)
+        else:
+            verdict = CodeVerdict.CANNOT_TELL if isinstance(decided, Open) else CodeVerdict(decided)
+            found = tuple(_reason(base, head, verdict))
+        where = known.kernel, known.backend, f"executed, {known.at}" if launched else known.label, known.arch
+        sides = (None, None) if launched else (base, head)
+        return Difference(*where, cases, verdict, found, *sides)
 
 
-def _decide(
-    base: CompiledEntry | None,
-    head: CompiledEntry | None,
-    policy: IsaPolicy,
-    counted: bool,
-    absent: tuple[Status, Status],
-) -> Decided:
-    """The verdict on one configuration and what led to it.  absent: why base, and head, lacks what it lacks."""
-    decided = _by_states((base, head), absent)
-    if decided is Open.TIMES and base and head:
-        if base.emitted.hash == head.emitted.hash:
-            return CodeVerdict.SAME, ()
-        changes = findings(base, head, policy, counted)
-        return CodeVerdict.SLOWER if any(one.judged for one in changes) else CodeVerdict.CHANGED, changes
-    verdict = CodeVerdict(decided)
-    if head and head.code:
+def _verdict_of(found: Sequence[CodeFinding]) -> CodeVerdict:
+    """On code that both sides have."""
+    if not found:
+        return CodeVerdict.SAME
+    return CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED
+
+
+def _reason(
+    base: CompiledEntry | ExecutedLaunch | None, head: CompiledEntry | ExecutedLaunch | None, verdict: CodeVerdict
+) -> Iterator[CodeFinding]:
+    """Why a configuration has its verdict, where that is not its code."""
+    broken = verdict is CodeVerdict.BROKEN
+    if isinstance(head, ExecutedLaunch):
+        for side, launch in (("", head), ("base ", base)):
+            if isinstance(launch, ExecutedLaunch) and launch.counts is None:
+                how = "not" if launch.status is CompileStatus.UNSUPPORTED else "cannot be"
+                yield CodeFinding("execute", f"{side}{how} executed: {launch.why}", judged=broken)
+                return
+    elif isinstance(head, CompiledEntry) and head.code is None:
+        yield CodeFinding("compile", f"{TEXT[head.status]}: {head.why}", judged=broken)
+    elif isinstance(head, CompiledEntry) and head.code and verdict is CodeVerdict.NEW:
+        if head.code.will_not_load:
+            yield CodeFinding("load", head.code.will_not_load, judged=False)
+    elif head:
         why = f"base {TEXT[base.status]}: {base.why}" if base else "base does not import"
-        reason = head.code.will_not_load if verdict is CodeVerdict.NEW else why
-        return verdict, (
-            CodeFinding("load" if verdict is CodeVerdict.NEW else "compile", reason, judged=False),
-        ) * bool(reason)
-    if head:
-        return verdict, (
-            CodeFinding("compile", f"{TEXT[head.status]}: {head.why}", judged=verdict is CodeVerdict.BROKEN),
-        )
-    lost = CodeFinding("compile", "head does not import", judged=True)
-    return verdict, (lost,) * (verdict is CodeVerdict.BROKEN)
+        yield CodeFinding("compile", why, judged=False)
+    elif broken:
+        yield CodeFinding("compile", "head does not import", judged=True)
 
 
 def _overall(differences: Sequence[Difference], head: CompiledTree) -> CodeVerdict:
