@@ -245,7 +245,7 @@ TEXT = {
 
 @dataclasses.dataclass(frozen=True)
 class _CodeJudge:
-    """Judges one configuration.  absent: why base, and head, lacks what it lacks.  counted: what both sides executed."""
+    """Judges one configuration.  absent: why base, and head, lacks what it lacks.  counted: executed on both."""
 
     policy: IsaPolicy
     absent: tuple[Status, Status]

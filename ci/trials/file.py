@@ -256,7 +256,7 @@ def parse_line(line: bytes, number: int = 1, shared: Shared | None = None) -> Tr
     try:
         return _read(_value(text), text, shared)
     except json.JSONDecodeError as error:
-        if incomplete(text, error.pos):
+        if is_cut_off(text, error):
             why = f"the line is torn, its writer was interrupted: {error.msg} at character {error.pos}"
             return Rejected(number, Fault.TORN, why, line)
         return Rejected(number, Fault.NOT_JSON, f"not JSON: {error.msg} at character {error.pos}", line)
@@ -282,17 +282,10 @@ def _read(data: Any, text: str, shared: Shared | None) -> Trial | CauseLine | Sh
     return Trial.of(data, lambda: _restored_line(text, shared), shared.packed if shared else None, checked)
 
 
-_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+("|\\?\Z)', re.DOTALL)
-"""A string of JSON, whole or cut off at the end of the text; read once from left to right, however long it is."""
-
-
-def incomplete(text: str, position: int) -> bool:
-    """Whether JSON that failed at `position` only lacks its end: objects are open, and its last token is cut off."""
-    bare = _STRING.sub(lambda found: "" if found[1] == '"' else '"', text)
-    cut = '"' in bare
-    closed = bare.partition('"')[0]
-    is_open = cut or closed.count("{") + closed.count("[") > closed.count("}") + closed.count("]")
-    return is_open and re.fullmatch(r'"(?:[^"\\]++|\\.)*+\\?|[\w.+-]*', text[position:].strip(), re.DOTALL) is not None
+def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
+    """Whether JSON that failed only lacks its end: in a string, or in the last token of an object that is open."""
+    rest = re.fullmatch(r"[\w.+-]*", text[error.pos :])
+    return text.startswith("{") and (error.msg.startswith("Unterminated") or bool(rest) and error.msg != "Extra data")
 
 
 def set_aside(path: Path, content: bytes) -> str:
