@@ -12,11 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from ci.git.repository import LocalCheckout
 from ci.harness import MeasurePlan, measure
-from ci.judging.live import Measure, MeasureAlone, Outcome, compare, in_session
+from ci.judging.live import MeasureAlone
 from ci.judging.policy import Policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.records.ledger import Explanation, TriedCause
@@ -154,29 +152,6 @@ def explain(
     finally:
         for tree in folder.glob("tree-*"):
             shutil.rmtree(tree, ignore_errors=True)
-
-
-def explain_pair(
-    checkouts: Sequence[LocalCheckout],
-    plan: MeasurePlan,
-    policy: Policy,
-    kind: str,
-    folder: Path,
-    console: Console,
-    *,
-    comparing: Measure = in_session,
-    seconds: float = DEFAULT_S,
-    measuring: MeasureAlone = measure,
-    code: Code = lambda question, trial: (),
-) -> tuple[Outcome, tuple[Explanation, ...]]:
-    """Compare two commits afresh, such as the last good and the first bad one of a search, and explain what is SLOWER.
-
-    Raises as `ci.judging.live.compare` and `explain`.
-    """
-    found = compare(checkouts, plan, policy, kind, folder / "compared.jsonl", console, comparing)
-    trials = found.file.trials
-    asked = (checkouts, found.judgement, trials, plan, policy, folder)
-    return found, explain(*asked, seconds=seconds, measuring=measuring, code=code)
 
 
 def slower(judgement: Judgement, trials: Sequence[Trial]) -> list[SlowGroup]:

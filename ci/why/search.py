@@ -17,6 +17,8 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from benchmarks.reach.sources import syntax
+
 # What may have made a case slower, what is left of the slow-down without it, and what follows from that.
 
 
@@ -56,10 +58,7 @@ def put_back(base: str, head: str, numbers: Collection[int]) -> str:
 
 def same_program(base: str, head: str) -> bool:
     """Whether two texts of Python differ in comments and blank space only; False if one of them is no Python."""
-    try:
-        return ast.dump(ast.parse(base)) == ast.dump(ast.parse(head))
-    except (SyntaxError, ValueError, RecursionError):
-        return False
+    return (code := syntax(base)) is not None and code == syntax(head)
 
 
 def changed_lines(base: str, head: str, hunk: Hunk) -> tuple[str, str]:

@@ -13,9 +13,8 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.reach.operators import compared, declared
-from benchmarks.reach.sources import Unreadable
 from benchmarks.reach.tree import SourceTree
-from ci.isa.compiled import CompiledEntry, CompiledTree, CompileError, IsaError, TreeCompiler, Wanted
+from ci.isa.compiled import TARGETS, CompiledEntry, CompiledTree, CompileError, IsaError, TreeCompiler, Wanted
 from ci.isa.judge import launches, pairs
 from ci.isa.rules import IsaPolicy, executed_findings, findings
 from ci.trials.trial import Arm, Environment, Scalar, Trial
@@ -25,9 +24,6 @@ from ci.why.search import Suspect, SuspectKind
 
 # What the compiler emits differently for a slower case: metrics, and the cache modifiers of its loads and stores.
 
-
-ARCHES = ("gfx942", "gfx950", "sm_90")
-"""For which a source tree can be compiled ahead of time (benchmarks.isa.compile)."""
 
 MODIFIERS = ("sc0", "sc1", "nt", "slc", "glc", "lds")
 """Of AMD's memory instructions: how far a cache may keep the line, and whether it goes straight to LDS (CDNA3 and CDNA4
@@ -56,7 +52,7 @@ class CodeDifference:
 
     def sentences(self, question: Question, trial: Trial) -> tuple[str, ...]:
         """For the case of a question; () where the trial's machine is none that can be compiled for."""
-        if trial.machine.arch not in ARCHES:
+        if trial.machine.arch not in TARGETS:
             return ()
         try:
             base, head = (self.compiled(role, question, trial) for role in ("base", "head"))
@@ -174,18 +170,10 @@ def weights(operator: str, changed: Sequence[str], base: SourceTree, head: Sourc
     sides, reach = (base, head), compared(base, head)
     if reach.unknown or operator not in {*reach.same, *reach.differing}:
         return {name: UNSEEN for name in changed if any(side.listed(name) for side in sides)}
-    homes = {part for side in sides for part in _homes(side, operator)}
+    homes = {part for side in sides for part in declared(side).get(operator, ())}
     folders = tuple(f"{part}/" for part in homes)
     own = {name for name in changed if name.startswith(folders) or name.removesuffix(".py") in homes}
     return {name: OWN if name in own else USED for name in changed if name in reach.differing.get(operator, ())}
-
-
-def _homes(side: SourceTree, operator: str) -> tuple[str, ...]:
-    """Where a side declares the operator: folders, or modules without .py."""
-    try:
-        return declared(side).get(operator, ())
-    except Unreadable:
-        return ()
 
 
 def of_environment(base: Environment, head: Environment) -> tuple[Suspect, ...]:

@@ -35,7 +35,7 @@ from ci.report.words import plain, plural
 from ci.trials.file import Followed, Rejected
 from ci.trials.trial import Trial
 from ci.whole_files import replace
-from ci.why.explain import DEFAULT_S, explain, explain_pair
+from ci.why.explain import DEFAULT_S, explain
 from ci.why.suspects import CodeDifference
 from kernels import project
 
@@ -261,10 +261,12 @@ def explained_commit(
     with _errors_printed(console):
         sides = two_checkouts(repository, good, bad)
         code = CodeDifference(sides[0].path, sides[1].path, repository.root / CACHE, plan.pythons).sentences
-        asked = (sides, dataclasses.replace(plan, trials=0), rules, machine_kind(), _folder(file), console)
-        found, made = explain_pair(*asked, seconds=seconds, code=code)
+        plan, folder = dataclasses.replace(plan, trials=0), _folder(file)
+        found = live.compare(sides, plan, rules, machine_kind(), folder / "compared.jsonl", console)
+        trials = found.file.trials
+        made = explain(sides, found.judgement, trials, plan, rules, folder, seconds=seconds, code=code)
         if made and results:
-            keep_causes(made, sides, plan, found.file.trials, results)
+            keep_causes(made, sides, plan, trials, results)
         return made
     return ()
 
