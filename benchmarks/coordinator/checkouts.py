@@ -7,12 +7,13 @@ import dataclasses
 import functools
 import pkgutil
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import trial_file
-from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed, started
+from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed, WorkerPool, started
 from benchmarks.machine.fingerprint import unseen_gpu
 from benchmarks.plan import unknown_kernel
 from benchmarks.reach import operators
@@ -121,25 +122,31 @@ Asked = tuple[Checkout, str, JsonObject]
 
 def _answers(directory: Path, limit_s: float, asked: Sequence[Asked]) -> list[Any]:
     """The answer to each request, of a process of its own, or the StepFailed or PoolDied that it came to."""
-    found: list[Any] = []
-    for first in range(0, len(asked), AT_ONCE):
-        with contextlib.ExitStack() as processes:
-            pools = []
-            for checkout, op, fields in asked[first : first + AT_ONCE]:
-                label = f"describe.{checkout.role}"
-                try:
-                    pool = processes.enter_context(started(label, checkout.python, checkout.path, 1, directory))
-                except OSError as error:
-                    why = f"cannot start its Python: {error}; name an executable that exists"
-                    raise CheckoutError(f"checkout {checkout.role}: {why}") from error
-                pool.post("import" if op == "declare" else op, limit_s, op, **fields)
-                pools.append(pool)
-            for pool in pools:
-                try:
-                    found += pool.collect()
-                except Failed as error:
-                    found.append(error)
-    return found
+    answers: list[Any] = []
+    running: deque[WorkerPool] = deque()
+    with contextlib.ExitStack() as processes:
+        for checkout, op, fields in asked:
+            if len(running) == AT_ONCE:
+                answers.append(_answer(running.popleft()))
+            label = f"describe.{checkout.role}"
+            try:
+                pool = processes.enter_context(started(label, checkout.python, checkout.path, 1, directory))
+            except OSError as error:
+                why = f"cannot start its Python: {error}; name an executable that exists"
+                raise CheckoutError(f"checkout {checkout.role}: {why}") from error
+            pool.post("import" if op == "declare" else op, limit_s, op, **fields)
+            running.append(pool)
+        return [*answers, *map(_answer, running)]
+
+
+def _answer(pool: WorkerPool) -> Any:
+    """The answer of a process, which has ended then, or how it failed."""
+    try:
+        return pool.collect()[0]
+    except Failed as error:
+        return error
+    finally:
+        pool.kill()
 
 
 def _place(seen: Json) -> JsonObject:

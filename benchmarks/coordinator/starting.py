@@ -78,6 +78,12 @@ def environment() -> dict[str, str]:
     return kept if gpu_file() else dict([WAITING]) | kept
 
 
+def begin(python: str) -> None:
+    """Start the server of a Python, unless it runs: it imports torch while nobody waits for it."""
+    with contextlib.suppress(OSError):  # said where a process is started
+        next(_servers_for(python, environment()), None)
+
+
 def prepare(python: str) -> None:
     """Have the server of a Python ready, so that no start waits for it where an interrupt must wait too.
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from benchmarks import plan, trial_file
-from benchmarks.coordinator import ahead, lanes, samples
+from benchmarks.coordinator import ahead, lanes, samples, starting
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.checkouts import (
     Checkout,
@@ -132,6 +132,7 @@ class Session:
     def _describe(self) -> None:
         """Ask all checkouts what they declare."""
         for one in self.checkouts:
+            starting.begin(one.python)
             listed_packages(one)
             self._digests[one.role] = one.code.digest()
         self.on_progress({"done": 0, "total": None, "what": "importing the kernels"})
