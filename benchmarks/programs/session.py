@@ -48,6 +48,9 @@ ERRORS = (
 """In a line of a build that says what is wrong, the most telling first: of a compiler, of a linker or CMake, of others
 (pip begins with "error: subprocess-exited-with-error")."""
 
+STEP_S = 0.05
+"""A file may be this much older than the clock says: file systems take the time of the last tick."""
+
 STATUS = {"wrong": Status.WRONG, "failed": Status.ERROR, "skipped": Status.UNSUPPORTED}
 """Of an arm whose row says so."""
 
@@ -109,9 +112,17 @@ class ProgramSession(Session):
             seen = Description({}, {}, [], [], {"python": platform.python_version()})
         self.descriptions = {one.role: seen for one in self.checkouts}
         self._look_at_machine()
+        begin = time.time()
         for one in self.checkouts:
             if failed := self._build(one):
                 self._broken[one.role] = failed
+        if shared := _shared(self.program.run, self.checkouts, begin):
+            for one in self.checkouts:
+                self._stamp(one).unlink(missing_ok=True)
+            raise NothingToRun(
+                f"`run` names {shared}, which builds of both sides write: the later one's would run on both; "
+                "build inside of the checkout (cmake -B build)"
+            )
         runs = {one.role: self._broken.get(one.role) or self._warmed_up(one) for one in self.checkouts}
         for role, run in runs.items():
             self._seen[role] |= run.rows
@@ -122,7 +133,7 @@ class ProgramSession(Session):
 
     def _build(self, checkout: Checkout) -> ProgramRun | None:
         """Build a side, unless it is built already; the failure, None if there is none."""
-        stamp = self._kept / f"{hashlib.sha256(str(checkout.path).encode()).hexdigest()[:16]}.json"
+        stamp = self._stamp(checkout)
         key = [checkout.commit, self.program.build, _submodules(checkout.path), _made_at(checkout.path)]
         if not self.program.build or (not checkout.dirty and checkout.commit and _content(stamp) == key):
             return None
@@ -136,6 +147,10 @@ class ProgramSession(Session):
         stamp.parent.mkdir(parents=True, exist_ok=True)
         stamp.write_text(json.dumps(key))
         return None
+
+    def _stamp(self, checkout: Checkout) -> Path:
+        """The file that says what is built in a checkout."""
+        return self._kept / f"{hashlib.sha256(str(checkout.path).encode()).hexdigest()[:16]}.json"
 
     def _warmed_up(self, checkout: Checkout) -> ProgramRun:
         self.on_progress({"done": 0, "total": None, "what": f"first run of {checkout.role}"})
@@ -333,6 +348,19 @@ def _ending(code: int | None, limit_s: float) -> tuple[Status, str]:
     if number in signal.valid_signals() and number:
         return Status.CRASH, f"was killed by {signal.Signals(number).name}"
     return (Status.ERROR, f"ended with exit code {code}") if code else (Status.OK, "")
+
+
+def _shared(run: str, checkouts: Sequence[Checkout], begin: float) -> Path | None:
+    """What a line of bash names outside of several checkouts that is a program, or has one, which a build wrote since."""
+    if len(checkouts) < 2:
+        return None
+    names = re.findall(r"[^\s;|&<>()'\"]*/[^\s;|&<>()'\"]*", run)
+    inside = [one.path.resolve() for one in checkouts]
+    paths = ((one.path / name).resolve() for one in checkouts for name in names)
+    outside = [path for path in paths if path.exists() and not any(path.is_relative_to(folder) for folder in inside)]
+    written = ((path, part) for path in outside for part in (path.iterdir() if path.is_dir() else [path]))
+    programs = ((path, part) for path, part in written if part.is_file() and os.access(part, os.X_OK))
+    return next((path for path, part in programs if part.stat().st_mtime >= begin - STEP_S), None)
 
 
 def _cut(run: ProgramRun) -> ProgramRun:

@@ -82,6 +82,16 @@ def test_a_build_is_made_once_a_commit_and_its_failure_has_its_last_words(tmp_pa
     assert "head cannot be built" in arm["why"]
 
 
+@pytest.mark.parametrize("run", ["../out/bench.sh", "cd ../out && ./bench.sh", "PLACE/out/bench.sh"])
+def test_builds_of_both_sides_in_one_place_are_refused_each_time(tmp_path: Path, run: str, capsys: Any) -> None:
+    told = {"build": "mkdir -p ../out; cp bench.sh ../out; chmod +x ../out/bench.sh"}
+    for _ in range(2):
+        run = run.replace("PLACE", str(tmp_path))
+        code, lines = measured(tmp_path, TABLE, TABLE, "--commit=base=abc", "--commit=head=def", run=run, **told)
+        assert (code, lines) == (2, [])
+        assert "which builds of both sides write" in capsys.readouterr().err
+
+
 def test_a_build_that_fails_is_told_by_the_first_error_of_its_compiler(tmp_path: Path) -> None:
     said = "echo error: pip gives up; echo x.cu:7: error: no such thing >&2; echo make: Error 2 >&2"
     build = f"test ! -e broken || {{ {said}; exit 2; }}"
