@@ -351,7 +351,7 @@ def _ending(code: int | None, limit_s: float) -> tuple[Status, str]:
 
 
 def _shared(run: str, checkouts: Sequence[Checkout], begin: float) -> Path | None:
-    """What a line of bash names outside of several checkouts that is a program, or has one, which a build wrote since."""
+    """What a line of bash names outside of several checkouts: a program that a build wrote, or a folder with one."""
     if len(checkouts) < 2:
         return None
     names = re.findall(r"[^\s;|&<>()'\"]*/[^\s;|&<>()'\"]*", run)
