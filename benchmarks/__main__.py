@@ -31,16 +31,7 @@ from benchmarks.coordinator.checkouts import Checkout, kernel_files, refuse_unkn
 from benchmarks.coordinator.orders import Sources
 from benchmarks.coordinator.trial import Session, measure
 from benchmarks.machine import limits
-from benchmarks.plan import (
-    BURST_ROUNDS,
-    HEAP_VARIABLE,
-    HEAPS,
-    Protocol,
-    Selection,
-    UsageError,
-    planned_worlds,
-    some_gpus,
-)
+from benchmarks.plan import BURST_ROUNDS, HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError
 from benchmarks.points import PointsFile
 from benchmarks.program import (
     BURST,
@@ -95,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
         *("verify", _verify, "call every backend and compare; nothing is timed", verify.__doc__),
         *(*WHAT, ("out", NEEDED_FILE, checks), ("json", FLAG, "print the summary as JSON"), EMULATED),
     )
-    verb("list", _list, "what a checkout declares", None, *LISTED)
+    verb("list", _list, "what a checkout declares", None, *ALONE)
     verb("candidates", _candidates, "what a sweep could try of a kernel", sweeping.ask_candidates.__doc__, *TRIED)
     verb("doctor", _doctor, "what this machine is and what can be measured on it", None, *EXAMINED)
     return top
@@ -154,7 +145,6 @@ HOW: tuple[program.Option, ...] = (
         *("orders", FLAG),
         "ask on stderr for what to measure next, and read it from stdin (benchmarks/coordinator/orders.py)",
     ),
-    ("schedule-seed", SEED, "of the order of the arms"),
     (
         *("points", FILE),
         "measure the points of this file (benchmarks/points.py), which names operator, cases, arms and rounds; "
@@ -164,14 +154,6 @@ HOW: tuple[program.Option, ...] = (
         *("point-deadline", SECONDS | {"default": DEFAULT.point_deadline_s}),
         f"for one step of a point, which then counts as hanging (default {DEFAULT.point_deadline_s:g})",
     ),
-)
-
-LISTED: tuple[program.Option, ...] = (
-    *ALONE,
-    ("plan", {"choices": TIERS}, "count the cases that a run of this tier measures, by ranks"),
-    ("gpus", COUNT, "with --plan: on a machine with N GPUs"),
-    ("kernel", NAMES, "with --plan: only this kernel; repeatable"),
-    ("case", GLOBS, "with --plan: cases, by name or pattern; repeatable"),
 )
 
 TRIED: tuple[program.Option, ...] = (
@@ -295,12 +277,8 @@ def _refuse_early(arguments: argparse.Namespace, checkouts: Sequence[Checkout]) 
 def _list(arguments: argparse.Namespace) -> int:
     with Session([Checkout("head", Path(arguments.tree).resolve())], Protocol(), Selection()) as session:
         found = session.descriptions["head"]
-        names = session.choose(arguments.kernel)
-        machine = some_gpus(arguments.gpus) if arguments.gpus else session.machine
-    chosen = Selection(arguments.plan or "pr", tuple(arguments.case))
-    planned = planned_worlds({name: found.kernels[name] for name in names}, machine, chosen) if arguments.plan else {}
     python = ".".join(platform.python_version_tuple()[:2])  # digests of two versions are not alike
-    known = {"kernels": list(found.kernels.values()), "broken": found.broken, "planned": planned, "python": python}
+    known = {"kernels": list(found.kernels.values()), "broken": found.broken, "python": python}
     print(json.dumps(known, allow_nan=False))
     return MEASURED
 

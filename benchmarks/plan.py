@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from benchmarks.points import Knobs, label
@@ -179,21 +178,6 @@ def plan_kernel(
         if case["tier"] in tiers and _fits(case["name"], kernel, selection.cases) and in_turn(case, machine, selection)
     ]
     return [_plan_case(case, declarations, machine, selection, cache, regime) for case in wanted]
-
-
-def planned_worlds(declared: Mapping[str, Json], machine: Json, selection: Selection) -> dict[str, dict[str, int]]:
-    """By operator and number of ranks, how many cases would be measured on a machine."""
-    found = {}
-    for name, declaration in declared.items():
-        cases = plan_kernel({"head": declaration}, machine, selection, "cold")
-        found[name] = dict(Counter(str(case.world) for case in cases if not case.skip))
-    return found
-
-
-def some_gpus(count: int) -> JsonObject:
-    """A machine with that many GPUs of a product that is not named."""
-    nothing = dict.fromkeys(("device", "arch", "compute_units", "chip_id", "memory_bytes"))
-    return {**nothing, "kind": "gpu", "count": count}
 
 
 def in_turn(case: Json, machine: Json, selection: Selection) -> bool:

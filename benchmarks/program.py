@@ -186,7 +186,7 @@ CHECKOUTS: tuple[Option, ...] = (
 
 def protocol(arguments: argparse.Namespace) -> Protocol:
     """How the options of `run` ask to measure."""
-    names = ("trials", "cache", "seed", "schedule_seed", "heap", "regime", "burst_s", "deadline_s", "point_deadline_s")
+    names = ("trials", "cache", "seed", "heap", "regime", "burst_s", "deadline_s", "point_deadline_s")
     told = {name: getattr(arguments, name.removesuffix("_s")) for name in names}
     usual = BURST_ROUNDS if arguments.regime == "sustained" else DEFAULT.rounds
     return Protocol(**told, rounds=arguments.rounds or usual)

@@ -147,7 +147,7 @@ def _resumed(head: LocalCheckout, planned: MeasurePlan, log: Followed) -> int:
     """Measure what the file lacks; the worst exit code, at once where measuring broke off."""
     own = (trial for trial in log.read().trials if trial.regime == planned.regime)
     done = [trial for trial in own if trial.checkouts["head"].commit == head.commit.hash]
-    operators = measured_operators(done, planned.first_trial) or (tuple(_planned(head, planned)) if done else ())
+    operators = measured_operators(done, planned.first_trial) or (_planned(head, planned) if done else ())
     batches = missing(done, operators or ("",), planned.first_trial, planned.trials)
     codes = [MEASURED]
     for batch in batches:
@@ -159,8 +159,7 @@ def _resumed(head: LocalCheckout, planned: MeasurePlan, log: Followed) -> int:
     return max(codes)
 
 
-def _planned(head: LocalCheckout, planned: MeasurePlan) -> dict[str, dict[str, int]]:
-    """How many cases a run of this plan measures, by operator and number of ranks."""
-    chosen = options(tree=head.path, plan=planned.tier, kernel=planned.kernels, case=planned.cases)
-    found: dict[str, dict[str, int]] = query("list", *chosen)["planned"]
-    return found
+def _planned(head: LocalCheckout, planned: MeasurePlan) -> tuple[str, ...]:
+    """The operators of a plan."""
+    declared = query("list", *options(tree=head.path))["kernels"] if not planned.kernels else ()
+    return (*planned.kernels, *(one["kernel"] for one in declared))

@@ -29,7 +29,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[MeasurePlan]:
         return 0
 
     monkeypatch.setattr(module, "measure", measure)
-    monkeypatch.setattr(module, "query", lambda *arguments: {"planned": {"gemm": {"1": 2}, "norm": {}}})
+    monkeypatch.setattr(module, "query", lambda *arguments: {"kernels": [{"kernel": "gemm"}, {"kernel": "norm"}]})
     return plans
 
 
