@@ -22,7 +22,6 @@ from ci.options import (
     DRY_RUN,
     JSON,
     POLICY,
-    Finite,
     Given,
     err_console,
     flag,
@@ -53,8 +52,6 @@ ridgeline isa                                  the code of the working tree
 @POLICY
 @JSON
 @DRY_RUN
-@option("--timeout S -> timeout_s", "Time of one compilation.", Finite(min=0.1))
-@option("--memory MB -> memory_mb", "Memory of one compilation.", click.IntRange(min=100))
 @flag("--execute", "Also count what launches execute, in an emulator of gfx942 and gfx950 (extra emulate).")
 @flag("--show", "Show the changed instructions as a diff.")
 @option("--range A..B -> span", "Record the commits after A up to B that touch kernels.")
@@ -89,15 +86,9 @@ class IsaJob:
             self.root = Path.cwd() if (Path.cwd() / "kernels").is_dir() else HARNESS
         self.cache = self.root / ".ridgeline" / "isa"
         self.compiler = TreeCompiler(self.cache, self.console)
-        chosen = (
-            given.arches or (() if given.span else TARGETS),
-            given.tier,
-            given.kernels,
-            given.cases,
-            given.backends,
-        )
-        limits = {"timeout_s": given.timeout_s, "memory_mb": given.memory_mb}
-        self.wanted = Wanted(*chosen, **limits, execute=given.execute)
+        arches = given.arches or (() if given.span else TARGETS)
+        chosen = arches, given.tier, given.kernels, given.cases, given.backends
+        self.wanted = Wanted(*chosen, execute=given.execute)
 
     def describe(self) -> int:
         """The metrics of the working tree."""

@@ -367,7 +367,7 @@ TARGETS = ("gfx942", "gfx950", "sm_90")
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What to compile; empty means all (arches: the AMD ones).  Limits are for one compilation, None: the default.
+    """What to compile; empty means all (arches: the AMD ones).
 
     python: that compiles.  knobs: over those that the declaration chooses, in every case.
     lenient: a kernel, case or backend that the tree does not have is not an error, as in an older commit.
@@ -379,8 +379,6 @@ class Wanted:
     kernels: Sequence[str] = ()
     cases: Sequence[str] = ()
     backends: Sequence[str] = ()
-    timeout_s: float | None = None
-    memory_mb: int | None = None
     lenient: bool = False
     python: str | None = None
     knobs: Mapping[str, Scalar] | None = None
@@ -389,9 +387,8 @@ class Wanted:
     def options(self) -> list[str]:
         """As options of `python -m benchmarks.isa`."""
         chosen = harness.options(tier=self.tier, arch=self.arches, kernel=self.kernels, case=self.cases)
-        limits = harness.options(backend=self.backends, timeout=self.timeout_s, memory=self.memory_mb)
-        others = harness.options(python=self.python)
-        return [*chosen, *limits, *others, *["--lenient"] * self.lenient, *["--execute"] * self.execute]
+        others = harness.options(backend=self.backends, python=self.python)
+        return [*chosen, *others, *["--lenient"] * self.lenient, *["--execute"] * self.execute]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The policy: what counts as a regression, per kernel, machine kind and unit, each with a reason and a date.
+"""The policy: what counts as a regression, per kernel and machine kind, each with a reason and a date.
 
 `load` reads `policy.toml`; a mistake in it is a PolicyError that names the file, the section, the key and what is
 allowed.
@@ -19,9 +19,6 @@ from kernels import project
 
 DEFAULT_FILE = Path(__file__).resolve().parents[1] / "policy.toml"
 
-UNITS = ("seconds", "bytes", "registers", "instructions")
-"""Units a section may be about: times, and the exact counts of what the compiler emits."""
-
 PROGRAM = "_program"
 """Behind the kind of a machine: of benchmark programs on it (ci.programs)."""
 
@@ -30,7 +27,7 @@ MACHINE_KINDS = ("gpu", "cpu", f"gpu{PROGRAM}", f"cpu{PROGRAM}")
 Table = Mapping[str, Any]
 """A table of TOML."""
 
-SECTION_TABLES = {"unit": UNITS, "machine": MACHINE_KINDS, "kernel": None}
+SECTION_TABLES = {"machine": MACHINE_KINDS, "kernel": None}
 
 
 class PolicyError(ValueError):
@@ -129,14 +126,14 @@ class Policy:
     apart: bool = False
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def settings(self, kernel: str = "", machine_kind: str = "gpu", unit: str = "seconds") -> Settings:
-        """Default, overridden by unit, then machine kind, then kernel.
+    def settings(self, kernel: str = "", machine_kind: str = "gpu") -> Settings:
+        """Default, overridden by machine kind, then kernel.
 
         Of programs on a kind of machine: that kind, then OF_PROGRAMS, which a section of its own overrides.
         """
         merged: dict[str, Any] = {}
         machine = machine_kind.removesuffix(PROGRAM)
-        for key in (("default", ""), ("unit", unit), ("machine", machine)):
+        for key in (("default", ""), ("machine", machine)):
             merged.update(self.sections.get(key, {}))
         merged.update(OF_PROGRAMS.get(machine_kind, {}))
         for key in (("machine", machine_kind), ("kernel", kernel)):

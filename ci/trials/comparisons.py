@@ -70,30 +70,29 @@ def comparisons(trials: Iterable[Trial], warnings: Iterable[str] = ()) -> list[C
     A baseline vouches for its operator and is not compared itself, except where the environments differ (then it is
     what changed) or nothing else is declared.  A trial of one checkout has nothing to compare.
     """
-    by_operator: dict[str, list[Trial]] = {}
-    found: dict[tuple[str, str, str], None] = {}
-    for trial in trials:
-        if trial.paired:
-            by_operator.setdefault(trial.operator, []).append(trial)
-            found.update({(trial.operator, backend, case): None for case, _, backend, _ in trial.arms()})
-    operators = {name: _Operator(tuple(those)) for name, those in by_operator.items()}
-    made = (_OneCase(operators[name], backend, case).comparison(tuple(warnings)) for name, backend, case in found)
+    paired = [trial for trial in trials if trial.paired]
+    operators = {operator.newest.operator: operator for operator in _operators(paired)}
+    arms = dict.fromkeys((trial.operator, backend, case) for trial in paired for case, _, backend, _ in trial.arms())
+    made = (_OneCase(operators[name], backend, case).comparison(tuple(warnings)) for name, backend, case in arms)
     return [comparison for comparison in made if comparison is not None]
 
 
 def undeclared(trials: Iterable[Trial]) -> list[Comparison]:
     """Base against head in the cases that base declares, head no longer does, and no trial has: of another tier."""
-    by_operator: dict[str, list[Trial]] = {}
-    for trial in trials:
-        if trial.paired:
-            by_operator.setdefault(trial.operator, []).append(trial)
     gone = []
-    for operator in (_Operator(tuple(those)) for those in by_operator.values()):
+    for operator in _operators(trial for trial in trials if trial.paired):
         base, head = (operator.newest.checkouts[role].declaration for role in ROLES)
         known = {case for trial in operator.trials for case in trial.cases} | (head.cases.keys() if head else set())
         left = [(name, case) for name in base.backends for case in base.cases if case not in known] if base else []
         gone += [_OneCase(operator, backend, case).comparison(()) for backend, case in left]
     return [one for one in gone if one is not None and one.head_status is Status.MISSING]
+
+
+def _operators(trials: Iterable[Trial]) -> list[_Operator]:
+    by_name: dict[str, list[Trial]] = {}
+    for trial in trials:
+        by_name.setdefault(trial.operator, []).append(trial)
+    return [_Operator(tuple(those)) for those in by_name.values()]
 
 
 @dataclasses.dataclass(frozen=True)

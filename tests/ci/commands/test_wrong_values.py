@@ -111,14 +111,12 @@ def test_a_trial_file_without_a_trial(project: Path, file: str) -> None:
 
 BOUNDED = ("run --trials {}", "run --deadline {}", "run --burst {} --regime sustained", "site --serve {}")
 BOUNDED += ("submit --timeout {} -- events", "submit --array {} -- run", "runner --interval {}")
-ABOVE_ZERO = ("isa --timeout {}", "isa --memory {}")
-"""A long time is one, and so is much memory."""
 
 
 @pytest.mark.parametrize(
     ("words", "number"),
     [(words, number) for words in (BOUNDED[0], BOUNDED[1]) for number in NUMBERS]
-    + [(words, number) for words in (*BOUNDED[2:], *ABOVE_ZERO) for number in NUMBERS[:2]],
+    + [(words, number) for words in BOUNDED[2:] for number in NUMBERS[:2]],
 )
 def test_a_number_that_is_out_of_range(project: Path, words: str, number: str) -> None:
     refused(project, *words.format(number).split())

@@ -13,7 +13,6 @@ import pytest
 from asv.results import Results
 
 from benchmarks.isa.__main__ import parser
-from benchmarks.isa.pool import Limits
 from ci.__main__ import main
 from ci.commands.isa import isa
 from ci.isa.compiled import TreeCompiler, Wanted
@@ -153,10 +152,9 @@ def test_a_broken_result_is_one_sentence_and_exit_code_3(refused, monkeypatch):
 
 
 def test_what_is_wanted_as_options_of_the_compiling_program():
-    wanted = Wanted(arches=["gfx942", "sm_90"], cases=["a*"], timeout_s=2.5, lenient=True)
+    wanted = Wanted(arches=["gfx942", "sm_90"], cases=["a*"], lenient=True)
     asked = parser().parse_args(wanted.options())
     assert (asked.arch, asked.case, asked.kernel, asked.tier) == (["gfx942", "sm_90"], ["a*"], [], "pr")
-    assert (asked.timeout, asked.memory) == (2.5, Limits.memory_mb)
     assert asked.lenient
 
 

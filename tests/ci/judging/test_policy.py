@@ -16,24 +16,22 @@ def test_the_shipped_policy_is_sound_and_gives_a_reason_for_every_section():
     assert all(rule.reason and rule.date for rule in shipped.floors)
 
 
-def test_sections_override_in_order_unit_machine_kernel():
+def test_sections_override_in_order_machine_kernel():
     made = parse(
         {
             "default": {**GOOD, "smallest_effect": 0.001},
-            "unit": {"bytes": {**GOOD, "smallest_effect": 0.0}},
             "machine": {"cpu": {**GOOD, "same_within": 0.2, "smallest_effect": 0.05}},
             "kernel": {"gemm": {**GOOD, "smallest_effect": 0.004}},
         }
     )
     assert made.settings("copy").smallest_effect == 0.001
-    assert made.settings("copy", unit="bytes").smallest_effect == 0.0
     assert made.settings("copy", "cpu").smallest_effect == 0.05
     assert made.settings("gemm", "cpu").smallest_effect == 0.004
     assert made.settings("gemm", "cpu").same_within == 0.2
 
 
 BAD = {
-    "unknown section": ({"defaults": GOOD}, r"unknown key 'defaults'; known: default, unit, machine, kernel, floor"),
+    "unknown section": ({"defaults": GOOD}, r"unknown key 'defaults'; known: default, machine, kernel, floor"),
     "unknown key": ({"default": {**GOOD, "treshold": 1}}, r"\[default\]: unknown key 'treshold'; known: smallest"),
     "no reason": ({"default": {"date": GOOD["date"]}}, "reason is missing"),
     "blank reason": ({"default": {**GOOD, "reason": " "}}, 'reason is " "; allowed: a sentence that says why'),
@@ -47,7 +45,6 @@ BAD = {
     "no looks": ({"default": {**GOOD, "looks": []}}, "looks"),
     "collapse": ({"default": {**GOOD, "collapse": "ignore"}}, '"slower" or "warn"'),
     "unknown kind": ({"machine": {"tpu": GOOD}}, "'tpu' is not a machine; known: gpu, cpu"),
-    "unknown unit": ({"unit": {"parsec": GOOD}}, "'parsec' is not a unit; known: seconds, bytes, registers"),
     "section is a number": ({"default": 3}, r"\[default\] is 3; allowed: a table"),
     "kernel is a number": ({"kernel": {"gemm": 3}}, r"\[kernel\.gemm\] is 3; allowed: a table"),
     "floors in one table": ({"floor": GOOD}, r"\[\[floor\]\]"),
