@@ -82,7 +82,8 @@ def compared(
 
 def _ran(request: ScriptRequest, side: LocalCheckout, arch: str, python: str) -> Ran:
     script = side.path / request.path
-    words = [python, "-c", RUN, str(request.source), str(script), str(script.parent), *request.arguments]
+    source = script if request.own and script.is_file() else request.source
+    words = [python, "-c", RUN, str(source), str(script), str(script.parent), *request.arguments]
     paths = [str(side.path / one) for one in request.paths]
     with tempfile.TemporaryFile() as output:
         run = emulated(words, arch, counting=True, cwd=side.path / request.folder, paths=paths, output=output)

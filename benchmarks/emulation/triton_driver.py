@@ -21,7 +21,10 @@ from .waves import Memory
 
 Told = Callable[[launch.Execution], None]
 
-WAVE, MAX_THREADS = 64, 1024
+WAVE, HBM_BITS = 8192
+"""Width of the bus to the HBM of MI300X and MI355X: eight stacks of 1024 bits, at two transfers a clock."""
+
+MAX_THREADS = 64, 1024
 """Lanes of a wave; threads of a workgroup."""
 
 
@@ -74,15 +77,21 @@ class EmulatedDriver:
     def __getattr__(self, name: str) -> Any:
         raise NotEmulated(f"an emulator of {self.arch} has no {name}() of a driver")
 
-    def _properties(self, device: int) -> dict[str, int]:
-        """What persistent kernels ask for, of the first product of the architecture."""
+    def _properties(self, device: int) -> dict[str, Any]:
+        """What Triton's HIP driver says of a device, of the first product of the architecture; clocks in kHz."""
         hardware = naming.our("kernels.hardware")
         product = next(one for one in hardware.DEVICES if one.arch == self.arch)
         return {
             "max_shared_mem": hardware.lds_limit(self.arch),
             "multiprocessor_count": product.compute_units,
             "warpSize": WAVE,
-            "max_num_regs": 512 * WAVE,
+            "max_num_regs": product.vgpr_file_bytes // 8,  # 4 bytes each, without those of accumulation
+            "max_threads_per_sm": product.waves_per_simd * product.simds * WAVE,
+            "sm_clock_rate": 1000 * product.clock_mhz,
+            "mem_clock_rate": round(product.hbm_bandwidth / (2 * HBM_BITS / 8) / 1000),
+            "mem_bus_width": HBM_BITS,
+            "arch": f"{self.arch}:sramecc+:xnack-",
+            "cooperativeLaunch": 0,
         }
 
     def get_current_target(self) -> Any:

@@ -57,9 +57,8 @@ EXAMPLES = """ridgeline adopt benchmarks/bench_gemm.py main my-branch -- --dtype
 @click.argument("head", required=False)
 @option(
     "--script-from",
-    "Whose text of the script runs on both sides.",
-    click.Choice(("head", "base")),
-    default="head",
+    "Whose text of the script runs on both sides (default: head); each: its own, the default with --arch.",
+    click.Choice(("head", "base", "each")),
     heading=RARE,
 )
 @option("--ranks", "Processes that run it together a side, as torchrun starts them.", click.IntRange(1, 64))
@@ -185,17 +184,25 @@ def _request(repository: Repository, checkouts: Sequence[LocalCheckout], given: 
     root = repository.root.resolve()
     below = given.script.resolve().relative_to(root)
     sides = {side.role: side.path / below for side in checkouts}
-    source = sides[given.script_from]
+    own = given.script_from == "each" or bool(given.arches) and not given.script_from
+    if own and not given.arches:
+        raise click.UsageError("--script-from each goes with --arch: closures are timed in turn, of one text")
+    taken = given.script_from or "head"
+    source = next(filter(Path.is_file, (sides["head"], sides["base"])), sides["head"]) if own else sides[taken]
     if not source.is_file():
         other = next((role for role, path in sides.items() if path.is_file()), "")
         step = f"it is in {other}: --script-from {other}" if other else "name a script of this repository"
-        raise click.UsageError(f"there is no script {below} in {given.script_from}; {step}")
-    if all(path.is_file() for path in sides.values()) and len({path.read_bytes() for path in sides.values()}) == 2:
-        said = f"{below} differs between base and head: both sides run the text of {given.script_from}"
+        raise click.UsageError(f"there is no script {below} in {taken}; {step}")
+    if (
+        not own
+        and all(path.is_file() for path in sides.values())
+        and len({path.read_bytes() for path in sides.values()}) == 2
+    ):
+        said = f"{below} differs between base and head: both sides run the text of {taken}"
         click.echo(f"{said} (--script-from chooses)", err=True)
     here = Path.cwd().resolve()
     folder = here.relative_to(root) if here.is_relative_to(root) else below.parent
     arguments = words_behind()
     paths = import_paths(root, given.paths)
     request = ScriptRequest(below, source, arguments, folder, paths, given.device or "", given.budget)
-    return dataclasses.replace(request, ranks=given.ranks or 0, all_cases=given.all_cases)
+    return dataclasses.replace(request, ranks=given.ranks or 0, all_cases=given.all_cases, own=own)

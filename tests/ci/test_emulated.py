@@ -41,6 +41,19 @@ def compared(monkeypatch: pytest.MonkeyPatch, base: Any, head: Any) -> Any:
     return emulated.compared(ScriptRequest(Path("bench.py"), Path("bench.py")), sides, "gfx942", IsaPolicy(), {})
 
 
+def test_a_kernel_in_the_script_itself_is_compared_by_the_text_of_each_side(monkeypatch, tmp_path):
+    for role in ("base", "head"):
+        (tmp_path / role).mkdir()
+        (tmp_path / role / "bench.py").write_text(role)
+    ran = []
+    monkeypatch.setattr(emulated, "emulated", lambda words, arch, **how: ran.append(words[3]) or run(launch()))
+    sides: Any = [SimpleNamespace(role=role, path=tmp_path / role) for role in ("base", "head")]
+    for own, expected in ((True, ["base", "head"]), (False, ["head", "head"])):
+        request = ScriptRequest(Path("bench.py"), tmp_path / "head/bench.py", own=own)
+        emulated.compared(request, sides, "gfx942", IsaPolicy(), {})
+        assert [Path(source).parent.name for source in ran[-2:]] == expected
+
+
 def test_more_requests_of_a_memory_bound_launch_are_slower_and_the_line_is_named(monkeypatch):
     lines = {
         "elsewhere/pkg/k.py:8: x = tl.load(p)": {"load": 4},  # moved, and the same

@@ -78,6 +78,9 @@ def device():
     assert torch.version.hip
     assert facts.gcnArchName.startswith("gfx9")
     assert facts.multi_processor_count in (304, 256)
+    of_driver = triton.runtime.driver.active.utils.get_device_properties(0)
+    assert of_driver["max_threads_per_sm"] == facts.max_threads_per_multi_processor
+    assert 2 * of_driver["max_num_regs"] == facts.regs_per_multiprocessor  # the others are of accumulation
     torch.manual_seed(3)
     first = torch.randn(3, device="cuda")
     torch.cuda.manual_seed(3)
