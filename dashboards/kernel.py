@@ -45,6 +45,11 @@ NEWEST = (
 """Columns of the newest number of a series."""
 
 
+WIDE = 5
+"""Quotient of the largest and the smallest ratio of a chart from which its axis is logarithmic: with another library
+beside it a series goes on at another level, and the steps of both are to be seen."""
+
+
 def kernel_files(site: Site, lane: Lane, sustained: Sequence[BesideRow]) -> Iterator[tuple[str, Any]]:
     """(path, page) of every operator of a lane."""
     for kernel, cases in lane.cases.items():
@@ -174,7 +179,10 @@ def history_chart(site: Site, lane: Lane, those: Sequence[Series]) -> Piece:
             part for one in ours for part in ratio_lines(lane, one, places, looks[one.backend], steps[one.backend])
         ]
         marks = [mark for one in ours for mark in step_marks(site, lane, one, places, steps[one.backend])]
-        units[RATIO] = charts.over_commits(places, [*lines, *marks], "×", RATIO, one=1)
+        ratios = np.concatenate([lane.columns["ratio"][one.good] for one in ours])
+        wide = np.nanmax(ratios) > WIDE * np.nanmin(ratios)
+        axis = {"type": "log"} if wide else {}
+        units[RATIO] = charts.over_commits(places, [*lines, *marks], "×", RATIO, one=1, **axis)
     if rate is not Rate.TIME:
         lines = [part for one in drawn for part in value_lines(lane, one, places, looks[one.backend], "value")]
         units[NAMES[rate]] = charts.over_commits(places, lines, UNITS[rate], NAMES[rate])

@@ -77,13 +77,24 @@ def test_two_lines_of_a_chart_differ_in_colour_and_dash(site: Site) -> None:
 # ---- an operator ----------------------------------------------------------------------------------------------------
 
 
-def lines_of(lane: Any, history: Any = None) -> list[dict[str, Any]]:
+def ratio_chart(lane: Any, history: Any = None) -> dict[str, Any]:
     one = next(one for one in lane.series if not one.baseline)
     those = lane.cases[one.kernel][one.case]
     made = kernel.history_chart(
         Site(made_site.NOWHERE, lane.newest.to_frame().T, [lane], history or made_history.history()), lane, those
     )
-    return dict(made["units"])[RATIO]["series"]
+    option: dict[str, Any] = dict(made["units"])[RATIO]
+    return option
+
+
+def lines_of(lane: Any, history: Any = None) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = ratio_chart(lane, history)["series"]
+    return lines
+
+
+def test_ratios_at_far_levels_are_drawn_on_a_logarithmic_axis() -> None:
+    assert "type" not in ratio_chart(paired([1.0, 4.9], paired_with=["a", "b"]))["yAxis"]
+    assert ratio_chart(paired([36.0, 1.1], paired_with=["a", "b"]))["yAxis"]["type"] == "log"
 
 
 def test_a_point_of_few_trials_is_hollow_and_has_no_interval() -> None:
