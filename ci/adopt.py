@@ -12,7 +12,18 @@ from rich.console import Console
 from benchmarks.shapes import built
 from ci.calling import inherited_paths
 from ci.git.repository import LocalCheckout, Repository
-from ci.harness import NOTHING, USAGE, ChildExit, MeasureError, MeasurePlan, follow, of_checkout, options, program
+from ci.harness import (
+    INTERRUPTED,
+    NOTHING,
+    USAGE,
+    ChildExit,
+    MeasureError,
+    MeasurePlan,
+    follow,
+    of_checkout,
+    options,
+    program,
+)
 from ci.judging.live import Told
 
 # What a script times, as the measuring program tells it before anything is timed.
@@ -97,7 +108,10 @@ class ScriptRequest:
         self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told
     ) -> int:
         """Trials of the script into a file (a ci.judging.live.Measure); its exit code."""
-        ended = self._followed(["--orders", *self.options(checkouts, plan, out)], out, console, told)
+        try:
+            ended = self._followed(["--orders", *self.options(checkouts, plan, out)], out, console, told)
+        except KeyboardInterrupt:
+            return INTERRUPTED
         if ended.code == NOTHING and not out.exists():
             raise NothingToCompare(ended.last)
         if ended.code == USAGE or ended.code < 0:

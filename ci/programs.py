@@ -18,7 +18,18 @@ from benchmarks.shapes import Json, Unfit, built, one_of
 from ci.git.checkout import keep_built
 from ci.git.command import git
 from ci.git.repository import Commit, LocalCheckout, Repository
-from ci.harness import NOTHING, USAGE, MeasureError, MeasurePlan, follow, machine_kind, of_checkout, options, program
+from ci.harness import (
+    INTERRUPTED,
+    NOTHING,
+    USAGE,
+    MeasureError,
+    MeasurePlan,
+    follow,
+    machine_kind,
+    of_checkout,
+    options,
+    program,
+)
 from ci.judging.policy import PROGRAM_ROUNDS, Policy
 from ci.judging.types import Judgement, Verdict
 from ci.trials.file import Followed
@@ -76,7 +87,10 @@ class ProgramRequest:
         argv += options(
             rounds=plan.rounds or PROGRAM_ROUNDS, trials=plan.trials or 1, deadline=plan.deadline_s or DEADLINE_S
         )
-        ended = follow(argv, console, f"building {self.name}", echo=False, told=told)
+        try:
+            ended = follow(argv, console, f"building {self.name}", echo=False, told=told)
+        except KeyboardInterrupt:
+            return INTERRUPTED
         for side in checkouts if self.program.build else ():
             if not side.dirty:
                 keep_built(side.path)

@@ -51,7 +51,8 @@ def part_of(results_dir: Path, machine: str, file: Path) -> Path:
 def source_digest(part: Path) -> str:
     """The digest of the foreign file whose rows a part has; "" where there is none, or it is damaged."""
     with contextlib.suppress(OSError, pa.ArrowException):
-        return (pq.read_schema(part).metadata or {}).get(DIGEST, b"").decode()
+        held: bytes = (pq.read_schema(part).metadata or {}).get(DIGEST, b"")
+        return held.decode()
     return ""
 
 
