@@ -260,8 +260,7 @@ class _CodeJudge:
         """What both sides compile to, or execute; None where neither side has anything to say of it."""
         known = head or base
         assert known is not None
-        launched = isinstance(known, ExecutedLaunch)
-        words = LAUNCH_STATUS if launched else STATUS
+        words = LAUNCH_STATUS if isinstance(known, ExecutedLaunch) else STATUS
         each = zip((base, head), self.absent, strict=True)
         decided = verdict_of_states(*(words[one.status] if one else lacking for one, lacking in each))
         if decided is Open.NOTHING:
@@ -279,9 +278,9 @@ class _CodeJudge:
         else:
             verdict = CodeVerdict.CANNOT_TELL if isinstance(decided, Open) else CodeVerdict(decided)
             found = tuple(_reason(base, head, verdict))
-        where = known.kernel, known.backend, f"executed, {known.at}" if launched else known.label, known.arch
-        sides = (None, None) if launched else (base, head)
-        return Difference(*where, cases, verdict, found, *sides)
+        label = f"executed, {known.at}" if isinstance(known, ExecutedLaunch) else known.label
+        old, new = (side if isinstance(side, CompiledEntry) else None for side in (base, head))
+        return Difference(known.kernel, known.backend, label, known.arch, cases, verdict, found, old, new)
 
 
 def _verdict_of(found: Sequence[CodeFinding]) -> CodeVerdict:

@@ -103,10 +103,10 @@ def tracks(tree: CompiledTree) -> dict[str, Track]:
     for kernel, of_cell in cells.items():
         axes = [list(dict.fromkeys(axis)) for axis in zip(*of_cell, strict=True)]
         for name, (unit, value_of) in SERIES.items():
-            known = {cell: metrics and value_of(metrics) for cell, metrics in of_cell.items()}
-            known = {cell: value for cell, value in known.items() if value is not None or of_cell[cell] is None}
+            every = {cell: metrics and value_of(metrics) for cell, metrics in of_cell.items()}
+            known = {cell: value for cell, value in every.items() if value is not None or of_cell[cell] is None}
             if known:
-                values = [known.get(cell, math.nan) for cell in itertools.product(*axes)]
+                values: list[float | None] = [known.get(cell, math.nan) for cell in itertools.product(*axes)]
                 found[f"{kernel}.track_isa_{name}"] = unit, [[*map(repr, axis)] for axis in axes], values
     return found
 
@@ -138,8 +138,8 @@ def record(tree: CompiledTree, commit: Commit, results_dir: Path, asked: Json | 
         replace(path, json.dumps(file, separators=(",", ":")))
         machine = {"machine": MACHINE, "kind": "compiler", "version": 1}
         replace(path.with_name("machine.json"), json.dumps(machine, indent=4))
-        about = {"type": "track", "param_names": ["backend", "configuration", "arch"]}
-        about |= {"version": SERIES_VERSION, "declared_ms": commit.date_ms}
+        axes = {"type": "track", "param_names": ["backend", "configuration", "arch"]}
+        about = {**axes, "version": SERIES_VERSION, "declared_ms": commit.date_ms}
         own = {
             name: {"name": name, "unit": unit, **about, "params": params} for name, (unit, params, _) in made.items()
         }

@@ -82,33 +82,31 @@ def terminal(judgement: IsaJudgement) -> Text:
     out = Text()
     out.append(f"ISA: {verdict_text(judgement.verdict)}", STYLES[judgement.verdict]).append(f"  {judgement.why}\n")
     for shown, alike in grouped(judgement.of(*SHOWN)):
-        out.append(f"{shown.verdict}", STYLES[shown.verdict])
-        out.append(f"  {shown.name} on {shown.arch} ({few(shown.cases)})\n")
+        out.append(f"{shown.verdict}", STYLES[shown.verdict]).append(f"  {where_text(shown)}\n")
         for finding in shown.findings:
-            mark, style = ("!", "bold") if finding.judged else (" ", "")
             note = f"accepted: {finding.accepted}" if finding.accepted else "follows from it" * finding.follows
-            out.append(f"    {mark} {finding.sentence}", style).append(f"  [{note}]\n" if note else "\n")
-        for line in others_text(shown, alike):
-            out.append(f"    + {line}\n")
+            out.append(f"    {'!' if finding.judged else ' '} {finding.sentence}", "bold" if finding.judged else "")
+            out.append(f"  [{note}]\n" if note else "\n")
+        out.append("".join(f"    + {line}\n" for line in others_text(shown, alike)))
     same = judgement.of(CodeVerdict.SAME)
     if same and judgement.verdict is not CodeVerdict.SAME:
-        count = plural(len(same), "configuration")
-        out.append(f"SAME  {count} with the same code on both sides.\n", STYLES[CodeVerdict.SAME])
-    for difference in same:
-        for finding in difference.findings:
-            out.append(f"      {difference.name} on {difference.arch} {finding.sentence}\n")
-    for warning in judgement.warnings:
-        out.append(f"Warning: {warning}\n", "yellow")
-    return out
+        out.append(
+            f"SAME  {plural(len(same), 'configuration')} with the same code on both sides.\n", STYLES[CodeVerdict.SAME]
+        )
+    return out.append("".join(f"Warning: {warning}\n" for warning in judgement.warnings), "yellow")
 
 
 def lines(judgement: IsaJudgement) -> Iterator[str]:
     """For the report of `check`: what all of it says, then a line for each group of configurations that differ."""
     yield f"{verdict_text(judgement.verdict)}: {judgement.why}"
     for shown, alike in grouped(judgement.of(*SHOWN)):
-        sentences = [*(finding.sentence for finding in shown.findings), *others_text(shown, alike)]
-        where = f"{shown.name} on {shown.arch} ({few(shown.cases)}): {shown.verdict}"
-        yield ": ".join(filter(None, (where, "; ".join(sentences))))
+        sentences = "; ".join([*(finding.sentence for finding in shown.findings), *others_text(shown, alike)])
+        yield ": ".join(filter(None, (f"{where_text(shown)}: {shown.verdict}", sentences)))
+
+
+def where_text(shown: Difference) -> str:
+    """kernel/backend [label] on gfx942 (one, two)"""
+    return f"{shown.name} on {shown.arch} ({few(shown.cases)})"
 
 
 def grouped(differences: Sequence[Difference]) -> list[tuple[Difference, list[Difference]]]:

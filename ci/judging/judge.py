@@ -365,20 +365,11 @@ def _case_verdict(t: _Timed, draft: _Draft, progress: Progress | None) -> CaseVe
     )
 
 
-def of_interval(effect: Logs, low: Logs, high: Logs, settings: Settings) -> tuple[Flags, Flags, Flags]:
-    """What the interval says without regard to chance, of one case or of arrays of them, as log-ratios.
-
-    (at least the smallest effect, all of it within the bounds of SAME, such an effect and no change excluded).
-    """
-    large = is_large(effect, settings)
-    within = np.maximum(np.abs(low), np.abs(high)) <= math.log1p(settings.same_within)
-    return large, within, large & ((np.asarray(low) > 0) | (np.asarray(high) < 0))
-
-
 def _from_effect(t: _Timed) -> _Draft:
     """The verdict of the interval alone, and why."""
     s, e = t.settings, t.effect
-    large, within, leans = (bool(one) for one in of_interval(e.log_ratio, e.low, e.high, s))
+    large, within = bool(is_large(e.log_ratio, s)), max(abs(e.low), abs(e.high)) <= math.log1p(s.same_within)
+    leans = large and (e.low > 0 or e.high < 0)
     if t.real and large:
         verdict = Verdict.SLOWER if e.log_ratio > 0 else Verdict.FASTER
         beside = f"the median of it and {t.neighbours} neighbouring shapes moved the same way"
