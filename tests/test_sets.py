@@ -1,4 +1,4 @@
-"""The two sets of tests, and what a test does that lacks a program: tests of conftest.py and needed.py."""
+"""The sets of tests, what a test does that lacks a program, and which nightly ones a change reaches."""
 
 from __future__ import annotations
 

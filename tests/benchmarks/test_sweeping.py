@@ -1,4 +1,4 @@
-"""From a points file to batches: names that exist, parts that fit the memory, what is left."""
+"""From a points file to batches and to what a run measures: a fault costs its point, nothing is measured twice."""
 
 from __future__ import annotations
 

@@ -18,8 +18,6 @@ from typing import Any
 
 import torch
 
-from kernels.symmetric_heap import ALIGNMENT, SymmetricHeap
-
 ROOT = Path(__file__).resolve().parents[2]
 PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
@@ -155,6 +153,8 @@ class FakeRanks:
     home = "fake"
 
     def __init__(self, world: int, bytes_: int, device: str = "cpu") -> None:
+        from kernels.symmetric_heap import ALIGNMENT, SymmetricHeap  # not before a process knows whether it interprets
+
         self.device = device
         size = -(-bytes_ // ALIGNMENT) * ALIGNMENT
         self._heaps = [torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(world)]

@@ -1,4 +1,4 @@
-"""Kernels with roles, on a CPU: tiles, slots, phases and flags (tests/kernels/roles_shim.py)."""
+"""Kernels with roles, on a CPU: tiles, slots, phases and flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels whose configuration is chosen by times count as they are written."""
+"""What code a closure runs: kernels whose configuration is chosen by times, and what torch.compile generated."""
 
 from __future__ import annotations
 

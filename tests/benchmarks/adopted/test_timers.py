@@ -1,4 +1,4 @@
-"""Timers of packages that are not here, by stand-ins that have their signatures."""
+"""Timers of packages that are not here, and how one closure is timed on two sides, by stand-ins of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order bursts follow each other, and when a device has settled, on a made device."""
+"""Bursts: their order and when a device has settled, on a made one; trials of them on real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fails a node, and what is only kept beside its times."""
+"""What fails a node, what is only kept beside its times, and GPUs that cannot be used."""
 
 from __future__ import annotations
 
