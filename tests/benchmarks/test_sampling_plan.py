@@ -89,14 +89,11 @@ def test_an_arm_is_a_tree_and_a_backend_and_only_what_a_tree_declares():
     ("cost", "machine", "asked", "method"),
     [
         (Cost(hbm_bytes=10**6), CPU, None, "clock"),
-        (Cost(hbm_bytes=10**6), CPU, "graph", "clock"),
         (Cost(hbm_bytes=200 * 10**6), H200, None, "graph"),  # 200 MB / 4.8 TB/s = 42 us
         (Cost(hbm_bytes=300 * 10**6), H200, None, "events"),  # 62 us
         (Cost(flops=45 * 10**9), H200, None, "graph"),  # 45 GFLOP / 989 TFLOP/s = 45 us
-        (Cost(flops=60 * 10**9), H200, None, "events"),
         (Cost(link_bytes=30 * 10**6), H200, None, "events"),  # 30 MB / 450 GB/s = 67 us
         (Cost(hbm_bytes=10**6), H200, "events", "events"),
-        (Cost(hbm_bytes=10**9), H200, "graph", "graph"),
         (Cost(hbm_bytes=10**6), STRANGE, None, "graph"),
         (Cost(flops=10**12), STRANGE, None, "events"),
     ],
@@ -112,7 +109,6 @@ def test_declared_cost_and_hardware_choose_the_method(cost, machine, asked, meth
         (H200, {"world": 2}, Cost(), ""),
         (CPU, {"world": 8}, Cost(), "needs 8 ranks, this machine has 4 CPU cores"),
         (CPU, {}, Cost(flops=3 * 10**10), "too large for a CPU"),
-        (CPU, {"world": 4}, Cost(flops=int(plan.CPU_FLOPS / 2)), "too large for a CPU"),
         (CPU, {}, Cost(hbm_bytes=2 * 10**9), "too large for a CPU: over"),
         (CPU, {}, Cost(flops=int(plan.CPU_FLOPS), hbm_bytes=int(plan.CPU_BYTES)), ""),
         (H200, {}, Cost(hbm_bytes=50 * 10**9), "needs about 300.0 GB of memory, this device has 150.8 GB"),

@@ -356,7 +356,6 @@ def test_what_else_a_folder_for_imports_holds_is_a_dependency_of_both(adopt: Ado
     assert found.code == 0, found.said
     assert {arm["status"] for arm in found.arms().values()} == {"untimed"}
     assert found.survey.sides["head"].end.inside == ("mylib",)
-    assert any("mylib is the checkout's, not the one in" in one for one in found.lines[0]["warnings"])
 
 
 def test_a_gpu_script_on_the_cpu(adopt: Adopt) -> None:
