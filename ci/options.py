@@ -57,20 +57,6 @@ class Parsed(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0.1 <= seconds <= LONGEST_DEADLINE_S:
-        raise ValueError(f"{text!r} is not a number of seconds from 0.1 to {LONGEST_DEADLINE_S:g}")
-    return seconds
-
-
-SECONDS = Parsed("seconds", _seconds)
-"""A finite number of seconds within a day."""
-
-
 def _knob(text: str) -> str:
     """KEY=VALUE, or ROLE.KEY=VALUE for one side."""
     key, equals, setting = text.partition("=")
@@ -115,6 +101,9 @@ class Finite(click.FloatRange):
         number = super().convert(value, param, ctx)
         return number if math.isfinite(number) else self.fail(f"{value!r} is not a finite number", param, ctx)
 
+
+SECONDS = Finite(0.1, LONGEST_DEADLINE_S)
+"""Of a deadline."""
 
 ANY = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, dir_okay=False)
