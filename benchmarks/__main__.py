@@ -96,7 +96,7 @@ _AS_WRITTEN = argparse.RawDescriptionHelpFormatter
 
 ALONE: tuple[program.Option, ...] = (
     ("tree", {"default": ".", "metavar": "PATH"}, "checkout (default: here)"),
-    ("json", FLAG, "machine-readable, as `list` and `candidates` always are"),
+    ("json", FLAG, "as they always are"),
 )
 """Of a verb that looks at one checkout."""
 
@@ -291,19 +291,17 @@ def _candidates(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    """With --node the preflight alone; see :mod:`benchmarks.machine.limits`.  Its warnings forbid no verdict."""
+    tree = Path(arguments.tree).resolve()
     if arguments.node:
-        return _node(arguments)
-    report = doctor.examine(Path(arguments.tree).resolve(), arguments.folder)
-    print(json.dumps(report, allow_nan=False) if arguments.json else limits.in_words(report["problems"]))
-    return FAULTS if report["problems"] else MEASURED
-
-
-def _node(arguments: argparse.Namespace) -> int:
-    """The preflight alone; see :mod:`benchmarks.machine.limits`."""
-    folders = [Path(arguments.tree).resolve(), *arguments.folder]
-    report = limits.examined(limits.node_facts(None, folders, product=arguments.product, gpu_count=arguments.gpus))
-    print(json.dumps(report, allow_nan=False) if arguments.json else limits.in_words(report["problems"]))
-    return FAULTS if any(one["level"] == "error" for one in report["problems"]) else MEASURED
+        pool = {"product": arguments.product, "gpu_count": arguments.gpus}
+        report = limits.examined(limits.node_facts(None, [tree, *arguments.folder], **pool))
+        faults = [problem for problem in report["problems"] if problem["level"] == "error"]
+    else:
+        report = doctor.examine(tree, arguments.folder)
+        faults = report["problems"]
+    print(json.dumps(report, indent=1, allow_nan=False))
+    return FAULTS if faults else MEASURED
 
 
 def _selection(arguments: argparse.Namespace) -> Selection:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from benchmarks.machine import gpus, system
 from benchmarks.machine.gpus import GpuFacts
 from benchmarks.machine.system import HIDING, ROOT, HostFacts
-from benchmarks.shapes import Json, JsonObject
+from benchmarks.shapes import JsonObject
 from kernels.hardware import by_market_name
 
 LEAST_DISK_BYTES, LOW_DISK_BYTES = 100 << 20, 2 << 30
@@ -99,16 +99,6 @@ def node_facts(
 def examined(node: NodeFacts) -> JsonObject:
     """{"problems": [{kind, level, text, next_step}], "facts": {...}} as a trial line keeps it."""
     return {"problems": [problem.as_json() for problem in problems(node)], "facts": node.compact()}
-
-
-def in_words(problems: Sequence[Json]) -> str:
-    """Problems as JSON values, for people."""
-    reasons = [f" ({problem['why']})" if problem.get("why") else "" for problem in problems]
-    lines = [
-        f"{problem['level'].upper():9} {problem['text']}{reason}; {problem['next_step']}"
-        for problem, reason in zip(problems, reasons, strict=True)
-    ]
-    return "\n".join(lines or ["no problem found"])
 
 
 # ---- the list --------------------------------------------------------------------------------------------------------
