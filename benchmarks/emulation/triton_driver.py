@@ -21,11 +21,11 @@ from .waves import Memory
 
 Told = Callable[[launch.Execution], None]
 
-WAVE, HBM_BITS = 8192
-"""Width of the bus to the HBM of MI300X and MI355X: eight stacks of 1024 bits, at two transfers a clock."""
-
-MAX_THREADS = 64, 1024
+WAVE, MAX_THREADS = 64, 1024
 """Lanes of a wave; threads of a workgroup."""
+
+HBM_BITS = 8192
+"""Width of the bus to the HBM of MI300X and MI355X: eight stacks of 1024 bits, at two transfers a clock."""
 
 
 class NotEmulated(code_object.NotExecutable, AttributeError):
