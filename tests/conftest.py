@@ -138,6 +138,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_unconfigure() -> None:
+    gc.unfreeze()
     shutil.rmtree(LOCKS, ignore_errors=True)
 
 

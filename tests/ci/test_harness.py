@@ -69,17 +69,6 @@ def test_progress_moves_bars_and_other_lines_are_kept_and_shown() -> None:
     assert shown(where).splitlines() == list(ended.said)
 
 
-def test_each_task_has_a_bar_and_a_name_is_not_markup() -> None:
-    events = [{"arch": arch, "done": 1, "total": 2} for arch in ("gfx942", "gfx950")]
-    events.append({"what": "[red]gemm[/red]", "done": 1, "total": None})
-    text = "\n".join(json.dumps(event) for event in events)
-    where = console(terminal=True)
-    follow(child(f"print({text!r}, file=sys.stderr, flush=True); time.sleep(0.3)"), where, "code of head")
-    assert "code of head gfx942" in shown(where)
-    assert "code of head gfx950" in shown(where)
-    assert "[red]gemm[/red]" in shown(where)
-
-
 @pytest.mark.parametrize(
     ("raw", "wanted"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,6 +13,9 @@ from ci.history.analysis import History
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, EventState, HistoryEvent, Moved, SeriesKey
 from ci.records.ledger import Explanation, TriedCause
 from ci.stats.types import Step
+from dashboards import build, files
+from dashboards.frame import Site, lanes
+from dashboards.table import Piece
 
 MI300X, H200 = "mi300x-8-0f3a9c1e", "h200x2-1a2b3c4d"
 
@@ -87,3 +91,38 @@ def lively(frame: pd.DataFrame) -> History:
         event(frame, norm, 10, 1.2, state=EventState.BACK, ended_at=CommitFacts(*commits[14], "B. Author", "Fix it")),
         event(frame, softmax, 5, 1.1, state=EventState.ACCEPTED, owner="B. Owner", link="https://example.org/why"),
     )
+
+
+# Sites of a bare frame, as tests of the pages want them: no folder of records.
+
+NOWHERE = Path("/nonexistent/results")
+"""For sites of a bare frame."""
+
+
+def site_of(frame: pd.DataFrame, history: History | None = None, results: Path = NOWHERE, **more: Any) -> Site:
+    """What pages are made of, from a derived frame and a history made by hand."""
+    return Site(results, frame, lanes(frame), history or History((), {}), **more)
+
+
+def written(site: Site, folder: Path, repo: str | None = None) -> Path:
+    """The site in a folder."""
+    files.write(folder, build.site_files(site, repo), "made")
+    return folder
+
+
+def data_of(site: Site) -> dict[str, Any]:
+    """The data files of a site, by path."""
+    return dict(build.data(site))
+
+
+def found(pieces: Any, kind: str) -> list[Piece]:
+    """Every piece of a kind, however deep."""
+    if isinstance(pieces, dict):
+        own = [pieces] if pieces.get("kind") == kind and "parts" not in pieces else []  # no column
+        return own + [one for value in pieces.values() for one in found(value, kind)]
+    return [one for value in pieces for one in found(value, kind)] if isinstance(pieces, (list, tuple)) else []
+
+
+def texts(pieces: Any) -> str:
+    """All that pieces say."""
+    return "\n".join(str(one["text"]) for one in found(pieces, "text"))

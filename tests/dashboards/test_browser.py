@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.dashboards import chromium, made_history, made_site, node, synthetic
+from tests.dashboards import chromium, made_history, node, synthetic
 from tests.dashboards.made_history import MI300X
 from tests.dashboards.test_pages import study
 from tests.kit import mostly_nightly
@@ -42,8 +42,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         frame.loc[own, f"paired_{end}"] = frame.loc[own, "paired_ratio"] * factor
     folder = tmp_path_factory.mktemp("site")
     study(folder / "results" / "studies" / "m_sweep" / "h200x1")
-    made = made_site.site_of(frame, made_history.lively(frame), folder / "results")
-    return made_site.written(made, folder / "site", "https://github.com/OWNER/NAME")
+    made = made_history.site_of(frame, made_history.lively(frame), folder / "results")
+    return made_history.written(made, folder / "site", "https://github.com/OWNER/NAME")
 
 
 def drawn(page: chromium.Page) -> None:
@@ -104,7 +104,7 @@ def test_hostile_names_stay_texts(page: chromium.Page, tmp_path: Path) -> None:
     history = made_history.lively(synthetic.lively(60))
     author = dataclasses.replace(history.events[0].first_bad, author=synthetic.TEXTS[1], subject=synthetic.TEXTS[0])
     past = made_history.history(dataclasses.replace(history.events[0], first_bad=author, machine=synthetic.TEXTS[2]))
-    made = made_site.written(made_site.site_of(frame, past), tmp_path / "site")
+    made = made_history.written(made_history.site_of(frame, past), tmp_path / "site")
     for path in sorted(made.rglob("*.html")):
         page.open(path.as_uri())
         drawn(page)
@@ -114,7 +114,7 @@ def test_hostile_names_stay_texts(page: chromium.Page, tmp_path: Path) -> None:
 
 
 def test_without_records_every_page_says_what_to_do(page: chromium.Page, tmp_path: Path) -> None:
-    made = made_site.written(made_site.site_of(synthetic.history(2).iloc[:0]), tmp_path / "site")
+    made = made_history.written(made_history.site_of(synthetic.history(2).iloc[:0]), tmp_path / "site")
     page.open(f"{made.as_uri()}/index.html")
     assert "ridgeline run" in page.texts("main")[0]
     for name in ("compare", "events", "roofline", "scaling", "studies", "machines"):

@@ -9,7 +9,7 @@ import pytest
 
 from dashboards import charts, figures
 from dashboards.frame import Commit
-from tests.dashboards import made_history, made_site, synthetic
+from tests.dashboards import made_history, synthetic
 from tests.dashboards.made_history import MI300X
 
 FRAME = synthetic.lively(60)
@@ -22,7 +22,7 @@ ASKED = {
 
 @pytest.fixture(autouse=True)
 def records(monkeypatch: pytest.MonkeyPatch) -> None:
-    site = made_site.site_of(FRAME, made_history.lively(FRAME))
+    site = made_history.site_of(FRAME, made_history.lively(FRAME))
     monkeypatch.setattr(figures, "read", lambda results: site)
 
 

@@ -18,16 +18,15 @@ from dashboards import cases, compare, events, front, kernel, scaling, studies
 from dashboards.frame import RATIO, Site, lanes
 from tests.ci import made_trials
 from tests.ci.sweeps import made_lines
-from tests.dashboards import made_history, made_site, synthetic
-from tests.dashboards.made_history import MI300X
-from tests.dashboards.made_site import found, texts
+from tests.dashboards import made_history, synthetic
+from tests.dashboards.made_history import MI300X, found, texts
 from tests.dashboards.test_frame import paired
 
 
 @pytest.fixture(scope="module")
 def site() -> Site:
     frame = synthetic.lively(60)
-    return made_site.site_of(frame, made_history.lively(frame))
+    return made_history.site_of(frame, made_history.lively(frame))
 
 
 def page_of(site: Site, machine: str) -> dict[str, Any]:
@@ -64,7 +63,7 @@ def test_the_row_of_an_operator_shows_what_is_slower_and_open(site: Site) -> Non
 
 
 def test_two_lines_of_a_chart_differ_in_colour_and_dash(site: Site) -> None:
-    for chart in found(made_site.data_of(site), "chart"):
+    for chart in found(made_history.data_of(site), "chart"):
         for _, option in chart["units"]:
             looks = {
                 one["name"]: (one["color"], str(one["dash"]))
@@ -81,7 +80,7 @@ def ratio_chart(lane: Any, history: Any = None) -> dict[str, Any]:
     one = next(one for one in lane.series if not one.baseline)
     those = lane.cases[one.kernel][one.case]
     made = kernel.history_chart(
-        Site(made_site.NOWHERE, lane.newest.to_frame().T, [lane], history or made_history.history()), lane, those
+        Site(made_history.NOWHERE, lane.newest.to_frame().T, [lane], history or made_history.history()), lane, those
     )
     option: dict[str, Any] = dict(made["units"])[RATIO]
     return option
@@ -126,7 +125,7 @@ def test_a_library_of_one_point_is_no_line_beside_longer_ones() -> None:
     frame = frame[(frame["backend"] == "triton") | (frame["commit"] == frame["commit"].iloc[0])]
     lane = lanes(frame)[0]
     those = next(iter(next(iter(lane.cases.values())).values()))
-    chart = kernel.history_chart(made_site.site_of(frame), lane, those)
+    chart = kernel.history_chart(made_history.site_of(frame), lane, those)
     assert {one["name"] for _, option in chart["units"] for one in option["series"]} == {"triton"}
 
 
@@ -216,7 +215,7 @@ def study(folder: Path, **more: Any) -> Path:
 
 def test_a_study_is_its_figures_table_and_rules(tmp_path: Path) -> None:
     study(tmp_path / "studies" / "m_sweep" / "h200x1")
-    site = made_site.site_of(synthetic.history(2), results=tmp_path)
+    site = made_history.site_of(synthetic.history(2), results=tmp_path)
     pieces = dict(studies.studies_files(site))["study/m_sweep/h200x1"]
     assert found(pieces, "image")[0]["source"] == "studies/m_sweep/h200x1/speed.svg"
     assert "BM 32; loses 1.0% in the mean" in texts(pieces)
@@ -232,7 +231,7 @@ def test_a_sweep_that_was_recorded_in_two_goes_is_shown_whole(tmp_path: Path) ->
     paths = sorted((results / "sweeps").glob("*/*.jsonl.gz"))
     torn = paths[0].with_name(f"{base_of(paths[0]).name}.{'0' * 12}.jsonl.gz")
     torn.write_bytes(b"\x1f\x8b torn")
-    pages = dict(studies.studies_files(made_site.site_of(synthetic.history(2), results=results)))
+    pages = dict(studies.studies_files(made_history.site_of(synthetic.history(2), results=results)))
     (shown,) = (pieces for path, pieces in pages.items() if path.startswith("sweep/"))
     assert {row[0] for one in found(shown, "table") for row in one["rows"]} >= {"m16", "m64"}
     assert torn.name in texts(pages["studies"])

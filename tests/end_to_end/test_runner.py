@@ -78,29 +78,6 @@ def test_a_service_that_is_killed_at_random_moments_starts_one_runner_for_each_j
 
 
 @pytest.mark.nightly
-def test_a_job_that_is_cancelled_at_github_has_no_runner_any_more(site: Site) -> None:
-    site.program.write_text("#!/bin/bash\nexec sleep 600\n")
-    job = site.hub.queue(ONE, ["true"])
-    site.serve()
-    site.until(site.slurm.processes, "the Slurm job to run")
-    site.hub.end_job(job["id"], "cancelled")
-    site.until(site.clean, "nothing to be left")
-    assert "no queued job needs it; cancelled" in site.log.read_text()
-
-
-@pytest.mark.nightly
-def test_a_runner_that_ends_at_once_is_not_started_again_in_every_round(site: Site) -> None:
-    site.program.unlink()
-    job = site.hub.queue(ONE, ["true"])
-    site.serve()
-    site.until(lambda: [row for row in site.rows() if row.has_ended], "the end of its Slurm job")
-    time.sleep(2)
-    assert [row.state for row in site.rows()] == ["FAILED"]
-    assert site.hub.one(job["id"])["status"] == "queued"
-    site.until(lambda: not site.hub.runners, "its runner to be deleted")
-
-
-@pytest.mark.nightly
 def test_github_and_the_controller_may_be_away(site: Site) -> None:
     site.hub.fault("GET", "", Response("", 404), times=10**6)
     job = site.hub.queue(ONE, ["true"])
@@ -145,27 +122,3 @@ def test_the_secret_is_nowhere_but_in_its_file(site: Site, tmp_path: Path) -> No
     assert (site.state / row.name).stat().st_mode & 0o777 == 0o700
     gate.touch()
     site.until(site.clean, "nothing to be left")
-
-
-@pytest.mark.nightly
-def test_a_dry_run_says_what_it_would_do_and_does_nothing(site: Site) -> None:
-    job = site.hub.queue(ONE, ["true"])
-    site.hub.queue(ONE, ["true"], event="pull_request", head_branch="\x1b[31mred")
-    dry = site.run("--dry-run")
-    assert dry.returncode == 0, dry.stderr
-    refused, submit = dry.stdout.splitlines()
-    assert submit == f"rl-{job['id']}: to be submitted to mi300x for mi300x-1"
-    assert "gets no runner: pull_request of .github/workflows/gpu.yml" in refused
-    assert "\x1b" not in dry.stdout
-    assert not site.state.exists()
-    assert site.rows() == []
-
-
-@pytest.mark.nightly
-def test_once_looks_once_and_tells_when_somebody_is_away(site: Site) -> None:
-    site.hub.queue(ONE, ["true"])
-    first = site.run("--once")
-    assert (first.returncode, first.stdout.count("has no container: what its jobs run can read")) == (0, 2)
-    assert len(site.rows()) == 1
-    site.hub.fault("GET", "", Response("", 404), times=10**6)
-    assert site.run("--once").returncode == 3

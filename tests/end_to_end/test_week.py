@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import commit, git, mostly_nightly, repository, ridgeline, said
+from tests.kit import commit, mostly_nightly, repository, ridgeline, said
 
 NAP = '''\
 """Twice a vector, after a nap."""
@@ -108,16 +108,6 @@ def test_a_generated_file_that_only_head_has(root: Path) -> None:
     assert ended("ab", "HEAD~2", "HEAD") == ("SLOWER", 1)
 
 
-@pytest.mark.nightly
-def test_a_submodule_that_moved_to_a_slower_commit(root: Path, tmp_path: Path) -> None:
-    speed = repository(tmp_path / "speed", **{"nap.py": "SECONDS = 0.001\n"})
-    git(root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(speed), "speed")
-    commit(root, **{"perf/nap.py": NAP.replace("SECONDS = 0.001", "from speed.nap import SECONDS")})
-    commit(root / "speed", **{"nap.py": "SECONDS = 0.003\n"})
-    commit(root, "slower submodule")
-    assert ended("ab", "HEAD^", "HEAD") == ("SLOWER", 1)
-
-
 def test_a_name_that_head_gave_up_hides_nothing(root: Path) -> None:
     head = SLOW.replace('"nap",\n', '"rest",\n').replace('"one"', '"first"').replace('"ours"', '"mine"')
     commit(root, **{"perf/nap.py": head})
@@ -125,14 +115,6 @@ def test_a_name_that_head_gave_up_hides_nothing(root: Path) -> None:
     renamed = 'renamed = {"nap" = "rest", "rest/one" = "rest/first", "rest/ours" = "rest/mine"}\n'
     commit(root, **{"ridgeline.toml": SETTINGS + renamed})
     assert ended("ab", "HEAD~2", "HEAD", says="rest/mine/first") == ("SLOWER", 1)
-
-
-@pytest.mark.nightly
-def test_a_deleted_case_of_another_tier_is_no_pass_until_the_settings_say_so(root: Path) -> None:
-    commit(root, **{"perf/nap.py": NAP.replace(', Case("night", n=128, dtype="fp32")', "")})
-    assert ended("check", says="head does not declare nap/night")[1] == 2
-    commit(root, **{"ridgeline.toml": f'{SETTINGS}renamed = {{"nap/night" = ""}}\n'})
-    assert ended("check", "--base", "HEAD~2", says="was deleted, as the settings say") == ("SAME", 0)
 
 
 # ---- what head broke, and what it says of itself ---------------------------------------------------------------------
@@ -166,25 +148,6 @@ def test_a_base_that_hangs_at_its_import_is_no_pass(root: Path) -> None:
     commit(root, **{"perf/nap.py": f"import time\ntime.sleep(1000)\n{NAP}"})
     commit(root, **{"perf/nap.py": SLOW})
     assert ended("ab", "HEAD^", "HEAD", "--deadline", "20", says="hung") == ("CANNOT TELL", 2)
-
-
-@pytest.mark.nightly
-def test_another_tolerance_is_named_with_both_values(root: Path) -> None:
-    commit(root, **{"perf/nap.py": NAP.replace("norm=1e-6", "norm=1e-5")})
-    done = ridgeline("check", *FEW)
-    assert (done.exit_code, "NOT COMPARABLE" in done.output) == (2, True)
-    assert "tolerance norm 1e-06, peak 1e-06 → norm 1e-05, peak 1e-06" in said(done)
-
-
-@pytest.mark.nightly
-def test_a_pin_that_the_environment_does_not_follow_is_no_pass(root: Path) -> None:
-    commit(root, **{"requirements.txt": "numpy==1.0\nclick>=99\n"})
-    commit(root, **{"requirements.txt": "numpy==1.1\nclick>=99\n"})
-    done = ridgeline("check", *FEW)
-    assert done.exit_code == 2
-    assert "numpy ==1.0 → ==1.1" in said(done)
-    assert "--env-base" in said(done)
-    assert "click" not in said(done), "nobody changed it"
 
 
 # ---- an operator that is compiled ahead ------------------------------------------------------------------------------

@@ -98,11 +98,6 @@ def test_a_night_is_of_the_default_branch(expressions: Expressions, given: dict[
         assert holds(expressions, "nightly.yml", "code", given) is runs
 
 
-@pytest.mark.parametrize(("tier", "runs"), [("", True), ("nightly", True), ("sweep", False)])
-def test_a_sweep_compiles_nothing(expressions: Expressions, tier: str, runs: bool) -> None:
-    assert holds(expressions, "nightly.yml", "code", github(), inputs={"tier": tier}) is runs
-
-
 @pytest.mark.parametrize("result", ["success", "failure"])
 def test_a_night_that_broke_off_is_recorded_all_the_same(expressions: Expressions, result: str) -> None:
     needs = {"measure": {"result": result}, "record": {"result": result}}

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ci import newcomer
-from tests.ci.commands.test_gate_trials import MACHINE, Scene
-from tests.ci.commands.test_gate_trials import scene as scene
+from tests.ci.commands.test_gate import MACHINE, Scene
+from tests.ci.commands.test_gate import scene as scene
 from tests.ci.commands.test_machines import night
 from tests.ci.newcomer.conftest import LEGAL
 from tests.github.actions import ROOT, Expressions, JobRun, StepDone, load
@@ -142,16 +142,6 @@ def test_verdicts_of_the_measuring_host_are_no_failure_of_its_job(stage: Stage, 
     _, done = stage.run("leg.yml", "measure", inputs=leg(stage.scene, script=f"exit {code}"))
     assert done["Measure"].outcome == outcome
     assert done["Hand over the trials"].outcome == "failure", "there are none"
-
-
-@pytest.mark.slow
-def test_a_leg_that_never_measured_is_told(stage: Stage) -> None:
-    stage.answer(name="h200-1 / Measure", conclusion="failure", steps=[{"name": "Measure", "conclusion": "failure"}])
-    _, done = stage.run("leg.yml", "judge", inputs=leg(stage.scene))
-    assert done["Fetch the trials"].outcome == "failure"
-    assert done["Post"].outcome == "success", done["Post"].output
-    assert stage.there.checks[0]["conclusion"] == "neutral"
-    assert "did not start" in stage.there.bodies(7)[0]
 
 
 @pytest.mark.slow

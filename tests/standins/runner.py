@@ -119,13 +119,6 @@ else:
             facts = {"head_branch": "main", "head_repository": {"full_name": self.repository}, **run}
             return self.job(labels, self.run(**facts)["id"], lines=lines)
 
-        def give_up(self, job: int) -> None:
-            """GitHub has not heard of a job's runner for ten minutes."""
-            runner = found(self.jobs, "id", job)["runner_name"]
-            kept = [{**one, "status": "offline", "busy": False} for one in self.runners if one["name"] == runner]
-            self.end_job(job, "failure")
-            self.runners += kept
-
         def one(self, job: int) -> Json:
             """A job, by its id."""
             return found(self.jobs, "id", job)

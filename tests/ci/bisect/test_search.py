@@ -103,15 +103,6 @@ def test_a_step_without_a_change_of_code_is_found_all_the_same() -> None:
     assert found(search(ROW, runs, RULES, MadeTrials({24: 0.02}, labels=runs))) == [(23, 24)]
 
 
-def test_labels_of_trials_join_classes() -> None:
-    files = [str(n) for n in range(len(ROW))]
-    launched = ["x" if n < 23 else "y" for n in range(len(ROW))]
-    known = search(ROW, files, RULES, MadeTrials({23: 0.01}, labels=launched))
-    assert found(known) == [(22, 23)]
-    assert known.classes == 2
-    assert known.trials <= search(ROW, files, RULES, MadeTrials({23: 0.01})).trials
-
-
 def test_the_states_of_an_earlier_call_are_given_again_and_not_told() -> None:
     told: list[SearchState] = []
     states = searching.search(ROW, UNKNOWN, RULES, MadeTrials({23: 0.01}), tell=told.append)

@@ -15,8 +15,8 @@ from ci.commands.leg import comparison, night_steps, through
 from ci.git.repository import Commit
 from ci.trials import file
 from tests.ci import made_trials as made
-from tests.ci.commands.test_gate_trials import MACHINE, Scene
-from tests.ci.commands.test_gate_trials import scene as scene
+from tests.ci.commands.test_gate import MACHINE, Scene
+from tests.ci.commands.test_gate import scene as scene
 from tests.ci.judging.test_claims import sealed, times
 from tests.kit import git, ridgeline
 

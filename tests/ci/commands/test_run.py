@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Sequence
@@ -9,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from benchmarks.bringup import STEPS
+from benchmarks.reach.operators import Reach
 from ci.commands import run as module
 from ci.commands import verify as bringup
+from ci.commands.common import measuring
+from ci.git.repository import Commit, LocalCheckout
 from ci.harness import ChildExit, MeasurePlan
 from tests.ci import made_trials
 from tests.ci.made_trials import HEAD, trial
@@ -116,3 +121,62 @@ def test_an_interruption_says_where_the_report_is(tmp_path: Path, monkeypatch) -
     done = invoke(tmp_path)
     assert done.exit_code == 130
     assert re.search("report.json has what is finished; `ridgeline[^`]*` begins anew", done.stderr)
+
+
+# What a change of nothing but tables of tuned knobs measures.
+
+WARPS = {"base": {"small": 8, "large": 8, "nightly": 8}, "head": {"small": 8, "large": 4, "nightly": 16}}
+PLAN = MeasurePlan(kernels=("rms",))
+TABLES = Reach(differing={"rms": ("perf/tuned.toml",)})
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The architectures that were asked for."""
+    arches: list[str] = []
+
+    def query(verb: str, *words: str) -> dict[str, object]:
+        options = dict(zip(words[::2], words[1::2], strict=True))
+        arches.append(options["--arch"])
+        knobs = WARPS[Path(options["--tree"]).name]
+        about = {"kernel": "rms", "backend": "triton"}
+        return {"entries": [{**about, "case": case, "config": {"num_warps": warps}} for case, warps in knobs.items()]}
+
+    for role, rows in WARPS.items():
+        (tmp_path / role / "perf").mkdir(parents=True)
+        table = f"[gfx950.large]\nnum_warps = {rows['large']}\n[sm_90.x]\na = 1\n"
+        (tmp_path / role / "perf/tuned.toml").write_text(table)
+    monkeypatch.setattr(measuring, "query", query)
+    monkeypatch.setattr(measuring, "machine_kind", lambda: "cpu")
+    return arches
+
+
+def plan_with_rows(folder: Path, reach: Reach, plan: MeasurePlan = PLAN) -> MeasurePlan:
+    sides = [LocalCheckout(role, folder / role, Commit("1" * 40, 0, "")) for role in WARPS]
+    return measuring.with_changed_rows(plan, reach, sides, Console(file=io.StringIO()))
+
+
+def test_the_cases_whose_rows_changed_are_measured_of_whatever_tier(tmp_path: Path, asked: list[str]) -> None:
+    found = plan_with_rows(tmp_path, TABLES)
+    assert (found.tier, found.cases) == ("sweep", ("large", "nightly"))
+    assert set(asked) == {"gfx950"}, "the sections that differ say for which targets to ask"
+
+
+@pytest.mark.parametrize(
+    ("reach", "plan"),
+    [
+        (Reach(differing={"rms": ("perf/tuned.toml", "perf/rms.py")}), PLAN),
+        (Reach(unknown="nobody knows"), PLAN),
+        (TABLES, MeasurePlan(kernels=("rms",), cases=("small",))),
+    ],
+)
+def test_other_changes_are_measured_as_ever(tmp_path: Path, asked: list[str], reach: Reach, plan: MeasurePlan) -> None:
+    assert plan_with_rows(tmp_path, reach, plan) == plan
+    assert not asked
+
+
+def test_rows_that_no_case_uses_leave_the_plan(
+    tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(WARPS, "head", WARPS["base"])
+    assert plan_with_rows(tmp_path, TABLES) == PLAN

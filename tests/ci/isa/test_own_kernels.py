@@ -12,7 +12,7 @@ import pytest
 from ci.isa.judge import CodeVerdict, compare
 from ci.isa.rules import IsaPolicy
 from kernels.hardware import lds_limit
-from tests.ci.isa.trees import DEQUANTISE, ROOT, alarms, change, compiled, result_file
+from tests.ci.isa.documents import DEQUANTISE, ROOT, alarms, change, compiled, result_file
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("own_kernels")]
 

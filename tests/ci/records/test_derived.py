@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import random
 import re
 import shutil
 import subprocess
@@ -22,12 +23,18 @@ from click.testing import CliRunner, Result
 
 from benchmarks.programs.reader import read, readers
 from ci.__main__ import main
+from ci.history import reading, triage
+from ci.history.types import Direction, EventKind
 from ci.records import derived, rates, store
 from ci.records import derived as derive
 from ci.records import store as records
+from ci.records.devices import DeviceAtWork, combined, devices_at_work, devices_in, devices_text
+from ci.records.importing import ImportOptions, bring
 from ci.records.rates import Rate
 from kernels.hardware import DEVICES, by_market_name, roofline_seconds
 from kernels.spec import Cost
+from tests.ci import made_trials
+from tests.kit import commits_of_one_second, git
 
 GEMM = {
     "machine": "m",
@@ -311,3 +318,73 @@ def test_an_import_is_the_same_in_every_time_zone(tmp_path: Path, monkeypatch: A
     monkeypatch.undo()
     time.tzset()
     assert found == {"2026-11-20T12:00:00+00:00"}
+
+
+# What each GPU reported while it measured, read of trials and kept with their rows.
+
+
+def gpu_reading(clock: float, power: float, throttle: str) -> dict[str, object]:
+    """Of two devices, the second 100 MHz slower."""
+    first = {"sm_clock_mhz": clock, "power_w": power, "temperature_c": power / 10, "throttle": throttle}
+    return {**first, "others": [{**first, "sm_clock_mhz": clock - 100}]}
+
+
+DURING = [
+    gpu_reading(345, 80, "idle"),
+    gpu_reading(1980, 120, "none"),
+    gpu_reading(1500, 690, "software power cap"),
+    gpu_reading(1400, 695, "software power cap, hardware thermal"),
+]
+
+
+def line(**facts: object) -> dict[str, object]:
+    return {**made_trials.trial(), "state": {"during": DURING}, **facts}
+
+
+def test_devices_are_read_at_work_only() -> None:
+    first, second = devices_at_work([made_trials.parsed(line())])
+    assert first == DeviceAtWork(1450.0, 692.5, 69.5, 0.5)
+    assert second == first._replace(clock_mhz=1350.0)
+    assert devices_at_work([made_trials.parsed(line(state={}))]) == []
+
+
+def test_several_trials_keep_the_median_and_the_worst_of_heat() -> None:
+    trials = [[DeviceAtWork(1000.0 + n, 700.0, 60.0 + n, None)] for n in range(3)]
+    assert combined([*trials, []]) == [DeviceAtWork(1001.0, 700.0, 62.0, None)]
+
+
+def test_the_rows_of_a_record_say_what_its_gpus_did(tmp_path: Path) -> None:
+    store.record([made_trials.write(tmp_path / "trials.jsonl", line())], tmp_path / "results")
+    texts = set(store.load(tmp_path / "results")["devices"])
+    assert [devices_in(text) for text in texts] == [devices_at_work([made_trials.parsed(line())])]
+    assert devices_text([]) == ""
+    assert devices_in("") == []
+
+
+# What others measured, in the history: the right side is charged, and no date tells the order.
+
+STEP = 12
+"""The commit at which a side becomes faster, of twice as many."""
+
+
+@pytest.mark.parametrize(("ours", "library"), [(1.0, 0.6), (0.6, 1.0)])
+def test_the_side_that_became_faster_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: float, library: float
+) -> None:
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    drawn = random.Random(1)
+    for number, commit in enumerate(commits_of_one_second(folder, 2 * STEP)):
+        times = {
+            "ours": 9e-6 * (ours if number >= STEP else 1.0) * drawn.gauss(1, 0.003),
+            "rccl": 1e-5 * (library if number >= STEP else 1.0) * drawn.gauss(1, 0.003),
+        }
+        log = tmp_path / f"{number}.csv"
+        log.write_text("case,backend,seconds\n" + "".join(f"a,{name},{time}\n" for name, time in times.items()))
+        said = ImportOptions("csv", "m1", "copy", commit, baselines=("rccl",))
+        assert bring([log], folder / "results", readers(), said).added == 1
+    [event] = reading.history(folder / "results", None, triage.load(folder / "events.toml")).events
+    side = EventKind.LIBRARY if library < 1 else EventKind.KERNEL
+    assert (event.kind, event.direction) == (side, Direction.FASTER)
+    assert event.first_bad.hash == git(folder, "rev-list", "--reverse", "HEAD").split()[STEP]

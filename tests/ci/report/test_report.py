@@ -89,15 +89,6 @@ def test_without_colour_nothing_is_lost() -> None:
     assert [line.rstrip() for line in coloured.splitlines()] == terminal.render(report).splitlines()
 
 
-def test_the_plot_has_one_scale_for_all_rows() -> None:
-    wide = CaseVerdict("a", "k", "b", Verdict.SLOWER, 1.30, 1.29, 1.31)
-    small = CaseVerdict("b", "k", "b", Verdict.FASTER, 0.99, 0.98, 1.0)
-    text = terminal.render(Report(Judgement(Verdict.SLOWER, "why", (wide, small))), width=120)
-    assert text.count("-50 %") == 2
-    gone, unsure = CaseVerdict("c", "k", "b", Verdict.GONE), dataclasses.replace(wide, verdict=Verdict.CANNOT_TELL)
-    assert "-50 %" in terminal.render(Report(Judgement(Verdict.CANNOT_TELL, "why", (gone, unsure))), width=120)
-
-
 def test_a_screen_is_not_flooded() -> None:
     lines = terminal.render(samples.large(), width=120).splitlines()
     assert len(lines) < 80

@@ -1,15 +1,115 @@
-"""Every declared study is sound: its operators, cases, backends and knobs exist."""
+"""Before and after: the two points of a change are found, whichever of them is the default."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 
 import pytest
 
 from ci.studies.declared import studies, study_named
+from ci.studies.declared.changes import Change, before_and_after
+from ci.studies.declared.cus import by_cus
+from ci.studies.declared.scaling import scaled
 from ci.studies.types import Study, StudyError, StudyPart, Tried
 from kernels.registry import discover
+from tests.ci.studies.made_rows import made_rows
+
+DECLARED = (
+    Change("hint", "op", {"hint": False}, {"hint": True}, ("m*",)),
+    Change("put", "op", {"scatter": "store"}, {"scatter": "put"}, ("m*",)),
+    Change("wide", "op", {"rows": 8, "width": 64}, {"rows": 1, "width": 64}, ("m*",), "gluon"),
+)
+DEFAULT = {"hint": True, "scatter": "store", "programs": 4}
+
+
+def row(seconds, backend="triton", config=DEFAULT, case="m1", **knobs):
+    return {
+        "operator": "op",
+        "case": case,
+        "backend": backend,
+        "seconds": seconds,
+        "ratio": seconds,
+        "low": seconds * 0.9,
+        "high": seconds * 1.1,
+        "point": "x" if knobs else "",
+        "is_anchor": not knobs and backend == "triton",
+        "knobs": knobs,
+        "config": {**config, **knobs},
+    }
+
+
+def rows():
+    return made_rows(
+        row(1.0),
+        row(3.0, hint=False),
+        row(0.5, scatter="put"),
+        row(9.0, hint=False, scatter="put"),
+        row(2.0, "gluon", {"rows": 4, "width": 0}, rows=8, width=64),
+        row(1.0, "gluon", {"rows": 4, "width": 0}, rows=1, width=64),
+        row(7.0, case="other", hint=False),
+    )
+
+
+def pairs(rows):
+    made = before_and_after(rows, DECLARED)
+    return dict(zip(made["change"], made.to_dict("records"), strict=True))
+
+
+def test_both_points_of_a_change_stand_in_one_row():
+    """The point with both `hint` and `scatter` turned belongs to no declared change, nor does another case."""
+    made = pairs(rows())
+    assert [(name, row["before"], row["after"]) for name, row in made.items()] == [
+        ("hint", 3e6, 1e6), ("put", 1e6, 0.5e6), ("wide", 2e6, 1e6)
+    ]  # fmt: skip
+    assert made["hint"]["change_ratio"] == pytest.approx(1 / 3)
+    assert made["put"]["change_ratio"] == pytest.approx(0.5)
+    assert made["put"]["ratio_low"] < 0.5 < made["put"]["ratio_high"]
+
+
+def test_a_default_that_its_launch_does_not_name_is_the_side_that_was_not_measured():
+    unnamed = {"programs": 4}
+    made = [row(1.0, config=unnamed), row(3.0, config=unnamed, hint=False), row(0.5, config=unnamed, scatter="put")]
+    found = pairs(made_rows(*made))
+    assert {name: row["change_ratio"] for name, row in found.items()} == pytest.approx({"hint": 1 / 3, "put": 0.5})
+    assert pairs(made_rows(made[0])) == {}, "one row is no pair"
+
+
+# The product alone that a row of `scaling` is compared with.
+
+
+def overhead(two=(), **alone):
+    """Of a product on two ranks, 15 µs, against a rank's share alone, 10 µs; two, alone: what differs in them."""
+    share = {"dims": {"M": 64, "N": 2048, "K": 4096, "of": 2}, "seconds": 10e-6}
+    whole = {"dims": {"M": 64, "N": 4096, "K": 4096}, "seconds": 15e-6, "world": 2}
+    return scaled(made_rows({**share, **alone}, {**whole, **dict(two)}))["overhead"][1]
+
+
+def test_a_row_is_compared_with_what_is_comparable():
+    assert overhead() == pytest.approx(1.5)
+    assert math.isnan(overhead({"backend": "bulk"})), "the library's product, which was not measured"
+    for other in ({"machine": "other"}, {"regime": "sustained"}, {"status": "wrong"}, {"point": "abc"}):
+        assert math.isnan(overhead(**other)), other
+
+
+def test_a_collective_is_compared_with_the_library_at_equal_cus():
+    library = {"backend": "rccl", "baseline": True, "seconds": 2e-3}
+    ours = {"backend": "triton", "seconds": 1e-3}
+    rows = by_cus(
+        made_rows(
+            {**library, "config": {"channels": 8}},
+            {**library, "config": {}},
+            {**ours, "config": {"programs": 8}},
+            {**ours, "config": {"programs": 16}},
+        )
+    )
+    assert rows["library_percent"][2] == pytest.approx(200)
+    assert math.isnan(rows["library_percent"][3])
+    assert rows["maker"].tolist() == ["library", "library", "triton", "triton"]
+
+
+# Every declared study is sound: its operators, cases, backends and knobs exist.
 
 KERNELS = discover().kernels
 NAMES = sorted(studies())

@@ -13,7 +13,7 @@ from ci.why import suspects
 from ci.why.experiments import Sides, listed
 from ci.why.search import Suspect, SuspectKind
 from ci.why.suspects import SAME_CODE, differences, modifiers
-from tests.ci.isa.trees import ROOT
+from tests.ci.isa.documents import ROOT
 from tests.ci.why import toy
 from tests.kit import commit, git, repository
 
