@@ -478,7 +478,8 @@ def _fields(value: Any) -> Iterable[tuple[str, Any]]:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         flat = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
     elif isinstance(value, dict):
-        flat = [(key, one) for key, one in value.items() if isinstance(key, str) and key.isidentifier()]
+        named = [(key, one) for key, one in value.items() if isinstance(key, str) and key.isidentifier()]
+        flat = [(key, one) for key, one in named if not isinstance(one, float)]  # results, perhaps
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         flat = [(key, getattr(value, key, None)) for key in value._fields]
     else:

@@ -206,7 +206,7 @@ class Ranks:
                 setattr(module, name, self._spawning(f"torch.multiprocessing.{name}", real))
         import multiprocessing.context
 
-        for owner in (module, multiprocessing, multiprocessing.context.BaseContext) if self.world > 1 else ():
+        for owner in (module, multiprocessing, multiprocessing.context.BaseContext):
             for name in ("Queue", "SimpleQueue", "JoinableQueue", "Manager"):
                 if real := getattr(owner, name, None):
                     setattr(owner, name, self._passing(name, real, owns))
@@ -217,9 +217,26 @@ class Ranks:
             own = functools.partial(real, *args, **kwargs)
             if not owns(sys._getframe(1).f_code.co_filename):
                 return own()
+            if self.world == 1:
+                return self._alone(own())
             return SharedManager(self._exchange, own) if name == "Manager" else self._exchange.queue()
 
         return made
+
+    def _alone(self, passing: Any) -> Any:
+        """A queue of a process that knows of no other ranks yet: whoever waits for it is told that there are some."""
+
+        def waiting(real: Any) -> Any:
+            def waited(*args: Any, **kwargs: Any) -> Any:
+                self._run_started()
+                return real(*args, **kwargs)
+
+            return waited
+
+        for name in ("get", "get_nowait", "empty"):
+            if real := getattr(passing, name, None):
+                setattr(passing, name, waiting(real))
+        return passing
 
     def _spawning(self, name: str, real: Any) -> Any:
         @functools.wraps(real)

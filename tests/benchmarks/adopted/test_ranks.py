@@ -107,8 +107,12 @@ STARTS = {
     "    dist.init_process_group('nccl', store=store, rank=rank, world_size=world)\n"
     "    main(rank)\n"
     "mp.spawn(stored, args=(2,), nprocs=2)",
-    "processes": "ps = [mp.Process(target=start, args=(rank, 2)) for rank in range(2)]\n"
-    "[p.start() for p in ps]\n[p.join() for p in ps]\nassert not any(p.exitcode for p in ps)",
+    "processes": "from multiprocessing import Queue\ndef put(rank, world, queue):\n"
+    "    start(rank, world)\n"
+    "    queue.put(rank)\n"
+    "queue = Queue()\nps = [mp.Process(target=put, args=(rank, 2, queue)) for rank in range(2)]\n"
+    "[p.start() for p in ps]\nassert {queue.get() for _ in ps} == {0, 1}\n"
+    "[p.join() for p in ps]\nassert not any(p.exitcode for p in ps)",
     "launcher": "from torch.distributed.launcher.api import LaunchConfig, elastic_launch\n"
     "def own(world):\n    start(int(os.environ['RANK']), world)\n"
     "elastic_launch(LaunchConfig(1, 1, 2, rdzv_endpoint='localhost:0'), own)(2)",
