@@ -57,13 +57,15 @@ $(TOOLS): $(READY)
 check: setup
 	$(BIN)/ridgeline check
 
-# Three workers for two cores: some tests wait for a cluster or for a time limit.  They start some thousand processes of
-# ours, which take three times as long where nothing is compiled (PYTHONDONTWRITEBYTECODE, as images of containers set it);
-# pytest too keeps what it makes of 340 files of tests: 17 of the 35 s of CPU that each worker takes to collect them.
+# They start some thousand processes of ours, which take three times as long where nothing is compiled
+# (PYTHONDONTWRITEBYTECODE, as images of containers set it); pytest too keeps what it makes of 300 files of tests: 10 of
+# the 18 s of CPU that each worker takes to collect them.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 
+# The fast tests work all the time, so two workers for two cores: a third would collect them once more.  Of the others
+# some wait for a cluster or for a time limit.
 test: lint compiled
-	$(PYTEST) -m "not slow and not nightly" -n 3 --dist worksteal
+	$(PYTEST) -m "not slow and not nightly" -n 2 --dist worksteal
 
 # Those that share what takes long to make are a group (pytest.mark.xdist_group), which one worker runs.
 test-slow: compiled

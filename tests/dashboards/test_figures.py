@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from dashboards import charts, figures
-from dashboards.frame import Commit
+from dashboards.frame import Commit, Site
 from tests.dashboards import made_history, synthetic
 from tests.dashboards.made_history import MI300X
 
-FRAME = synthetic.lively(60)
 ASKED = {
     "history": ["--kernel", "gemm", "--case", "llm_up_m4096"],
     "shapes": ["--kernel", "all_gather"],
@@ -20,9 +19,14 @@ ASKED = {
 }
 
 
+@pytest.fixture(scope="module")
+def site() -> Site:
+    frame = synthetic.lively(60)
+    return made_history.site_of(frame, made_history.lively(frame))
+
+
 @pytest.fixture(autouse=True)
-def records(monkeypatch: pytest.MonkeyPatch) -> None:
-    site = made_history.site_of(FRAME, made_history.lively(FRAME))
+def records(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "read", lambda results: site)
 
 
