@@ -7,10 +7,11 @@ ended what the script started.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import pickle
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -125,3 +126,78 @@ class SharedManager:
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
+
+
+Calls = dict[int, Callable[[], Any]]
+
+
+class SharedPool:
+    """multiprocessing.Pool: of its calls each rank makes its own, and has the results of all.
+
+    make: make this rank's of some calls as a process of its own, and write what they return into the results.
+    """
+
+    def __init__(
+        self, exchange: Exchange, make: Callable[[int, Calls, dict[int, Any]], None], processes: int | None = None
+    ) -> None:
+        self._make, self._processes = make, processes
+        self._asked: Calls = {}
+        self.results: dict[int, Any] = exchange.holding({})
+        self._made = 0
+
+    def apply_async(
+        self, func: Any, args: Sequence[Any] = (), kwds: Mapping[str, Any] | None = None, *_: Any, **__: Any
+    ) -> SharedResult:
+        """A call."""
+        self._asked[len(self._asked)] = functools.partial(func, *args, **(kwds or {}))
+        return SharedResult(self, [len(self._asked) - 1], single=True)
+
+    def starmap_async(self, func: Any, iterable: Iterable[Sequence[Any]], *_: Any, **__: Any) -> SharedResult:
+        """A call for each of several arguments."""
+        several = [self.apply_async(func, args).numbers[0] for args in iterable]
+        return SharedResult(self, several, single=False)
+
+    def map_async(self, func: Any, iterable: Iterable[Any], *_: Any, **__: Any) -> SharedResult:
+        """A call for each argument."""
+        return self.starmap_async(func, ((one,) for one in iterable))
+
+    def starmap(self, *args: Any, **kwargs: Any) -> Any:
+        """What these calls return."""
+        return self.starmap_async(*args, **kwargs).get()
+
+    def map(self, *args: Any, **kwargs: Any) -> Any:
+        """What these calls return."""
+        return self.map_async(*args, **kwargs).get()
+
+    def join(self) -> None:
+        """Make the calls that were not made yet."""
+        first, self._made = self._made, len(self._asked)
+        if first < self._made:
+            calls = {number: self._asked[number] for number in range(first, self._made)}
+            self._make(self._processes or len(calls), calls, self.results)
+
+    def close(self) -> None:
+        """No process has begun."""
+
+    terminate = close
+
+    def __enter__(self) -> SharedPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.join()
+
+
+class SharedResult:
+    """Of calls by their numbers."""
+
+    def __init__(self, pool: SharedPool, numbers: list[int], single: bool) -> None:
+        self._pool, self.numbers, self._single = pool, numbers, single
+
+    def get(self, *_: Any, **__: Any) -> Any:
+        """What they return, once all are made."""
+        self._pool.join()
+        found = [self._pool.results[number] for number in self.numbers]
+        return found[0] if self._single else found
+
+    wait = get

@@ -13,6 +13,7 @@ import datetime
 import functools
 import inspect
 import itertools
+import linecache
 import os
 import shlex
 import sys
@@ -22,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from ...channel import ADDRESS, free_port
-from .exchange import Exchange, SharedManager
+from .exchange import Calls, Exchange, SharedManager, SharedPool
 
 PATIENCE = datetime.timedelta(days=1)
 """How long ranks wait for each other here: the coordinator has the deadlines."""
@@ -207,16 +208,19 @@ class Ranks:
         import multiprocessing.context
 
         for owner in (module, multiprocessing, multiprocessing.context.BaseContext):
-            for name in ("Queue", "SimpleQueue", "JoinableQueue", "Manager"):
+            for name in ("Queue", "SimpleQueue", "JoinableQueue", "Manager", "Pool"):
                 if real := getattr(owner, name, None):
                     setattr(owner, name, self._passing(name, real, owns))
 
     def _passing(self, name: str, real: Any, owns: Callable[[str], bool]) -> Any:
         @functools.wraps(real)
         def made(*args: Any, **kwargs: Any) -> Any:
-            own = functools.partial(real, *args, **kwargs)
-            if not owns(sys._getframe(1).f_code.co_filename):
+            own, file = functools.partial(real, *args, **kwargs), sys._getframe(1).f_code.co_filename
+            if not owns(file) or (name == "Pool" and not is_distributed(file)):
                 return own()
+            if name == "Pool":
+                given = [one for one in args if not hasattr(one, "get_start_method")]  # a method of a context, too
+                return SharedPool(self._exchange, self._make, kwargs.get("processes", given[0] if given else None))
             if self.world == 1:
                 return self._alone(own())
             return SharedManager(self._exchange, own) if name == "Manager" else self._exchange.queue()
@@ -294,6 +298,12 @@ class Ranks:
         instead |= dict.fromkeys(("terminate", "kill", "close"), lambda _: None)
         process.__class__ = type(type(process).__name__, (type(process),), instead)
 
+    def _make(self, processes: int, calls: Calls, results: dict[int, Any]) -> None:
+        """Make this rank's of the calls of a pool."""
+        self.expect(processes, "multiprocessing.Pool")
+        with self._of_a_process():
+            results |= {number: call() for number, call in calls.items() if number % self.world == self.rank}
+
     def _run_started(self) -> None:
         """Run this rank's of the processes that the script has started."""
         mine, self._processes = self._processes, []
@@ -320,6 +330,11 @@ class Ranks:
             return
         asked = f"{what} of {world} ranks" if world else f"{what} without WORLD_SIZE"
         raise SeveralProcesses(asked if self.world == 1 else f"{asked}, and {self.world} run", max(world, 0))
+
+
+def is_distributed(file: str) -> bool:
+    """Whether the processes that a file starts are ranks, for all that its text says."""
+    return any("distributed" in line for line in linecache.getlines(file))
 
 
 TORCHRUN = ("torch.distributed.run", "torch.distributed.launch")

@@ -23,7 +23,7 @@ from ...shapes import JsonObject
 from .. import failures
 from . import own_clocks, skipping, timers
 from .interception import Interceptor, ScriptTask
-from .ranks import Ranks, SeveralProcesses, of_symmetric_memory
+from .ranks import Ranks, SeveralProcesses, is_distributed, of_symmetric_memory
 
 TIMING = ("bench", "timing", "timer", "perf", "profil")
 """In the name of a module of a checkout that times for scripts in other folders."""
@@ -250,7 +250,7 @@ class Programs:
         def starting(process: Any) -> None:
             frame = sys._getframe(1)
             file = frame.f_code.co_filename
-            if self._owns(file) and any("distributed" in line for line in linecache.getlines(file)):  # not by a pool
+            if self._owns(file) and is_distributed(file):
                 self._ranks.take(process)
                 return
             if getattr(process._target, "__name__", "") != "_run_server":  # that of a multiprocessing.Manager

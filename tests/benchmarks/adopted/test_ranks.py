@@ -113,6 +113,14 @@ STARTS = {
     "queue = Queue()\nps = [mp.Process(target=put, args=(rank, 2, queue)) for rank in range(2)]\n"
     "[p.start() for p in ps]\nassert {queue.get() for _ in ps} == {0, 1}\n"
     "[p.join() for p in ps]\nassert not any(p.exitcode for p in ps)",
+    "pool": "def pooled(rank, world):\n"
+    "    start(rank, world)\n"
+    "    return rank\n"
+    "with mp.Pool(2) as pool:\n"
+    "    asked = [pool.apply_async(pooled, (rank, 2)) for rank in range(2)]\n"
+    "    pool.close()\n"
+    "    pool.join()\n"
+    "    assert [one.get() for one in asked] == [0, 1]",
     "launcher": "from torch.distributed.launcher.api import LaunchConfig, elastic_launch\n"
     "def own(world):\n    start(int(os.environ['RANK']), world)\n"
     "elastic_launch(LaunchConfig(1, 1, 2, rdzv_endpoint='localhost:0'), own)(2)",
