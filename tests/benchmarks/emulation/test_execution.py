@@ -55,17 +55,6 @@ def test_a_function_finds_its_lds_by_a_table_of_the_code_object(arch, random):
     assert np.abs(tile - expected).max() < 0.02  # of operands in TF32
 
 
-def test_an_access_outside_of_every_buffer_is_told_with_wave_lane_and_instruction(arch):
-    code = kernels.compiled(kernels.counted, arch, ("*i32", "*i32", "i32"), (256,)).asm["hsaco"]
-    values = np.zeros(256, np.int32)
-    values[64 + 5] = 1 << 24
-    told = (
-        r"outside of every buffer .*nearest is argument 1.*ATOMIC_ADD at 0x.* of counted, workgroup 0, wave 1, lane 5"
-    )
-    with pytest.raises(NotExecutable, match=told):
-        execute(code, [values, np.zeros(4, np.int32), 256], (1, 1, 1), 4)
-
-
 def test_a_kernel_that_does_not_end_is_stopped(arch):
     code = kernels.compiled(kernels.endless, arch, ("*i32", "*i32"), (), 1).asm["hsaco"]
     with pytest.raises(

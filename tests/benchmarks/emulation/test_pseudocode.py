@@ -104,15 +104,6 @@ def test_accumulation_registers_are_not_the_vector_registers_of_their_numbers(na
     assert np.array_equal(instructions.by_executor(case, given, "gfx942").v, expected)
 
 
-def test_a_wrong_operation_is_seen(monkeypatch):
-    from benchmarks.emulation import machine, vector
-
-    monkeypatch.setattr(machine, "_KNOWN", {})
-    monkeypatch.setitem(vector.FUNCTIONS, "MED3", lambda a, b, c: np.maximum(np.minimum(a, b), c))
-    (case,) = [one for one in instructions.known("gfx942")[0] if str(one) == "V_MED3_F32 VOP3"]
-    assert "V_MED3_F32 VOP3: " in str(difference(case, "gfx942", instructions.answers("gfx942")[str(case)]))
-
-
 def test_an_infinity_outweighs_a_product_that_is_too_large_for_fp64():
     """-inf, and not NaN: no product of finite numbers is infinite before it is rounded."""
     with np.errstate(all="ignore"):

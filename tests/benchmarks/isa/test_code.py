@@ -122,14 +122,6 @@ def test_the_heaviest_pass_through_a_loop_against_all_of_them(program, weights):
 NEST = "a;outer:;b;inner:;c;go inner;d;go outer;e;end"
 
 
-def test_nested_loops_have_depths_and_the_hottest_is_innermost():
-    program = code(NEST)
-    assert [(loop.depth, loop.innermost) for loop in program.loops] == [(1, False), (2, True)]
-    hot = program.hottest(lambda body: (len(body),))
-    assert [i.mnemonic for i in program.within(hot.blocks)] == ["c", "go"]
-    assert code("a;end").hottest(len) is None
-
-
 def test_text_marks_loops_and_renames_labels_in_order():
     assert code(NEST).text() == code(NEST.replace("outer", ".LBB7_3").replace("inner", ".LBB7_9")).text()
     assert code(NEST).text().splitlines() == [
