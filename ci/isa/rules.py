@@ -7,19 +7,17 @@ findings count as a regression is policy: section [isa] of policy.toml.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import enum
-import fnmatch
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shapes import Check, Unfit, flag, one_of, record, that, whole
+from benchmarks.shapes import Check, Unfit, flag, record, that, whole
 from ci.isa.compiled import CompiledCode, CompiledEntry, Counts, Executed, ExecutedLaunch, HotLoop, Metrics, Widths
-from ci.judging.policy import DATED, PATTERN, PolicyError, day_of, default_file, document
+from ci.judging.policy import DATED, PolicyError, default_file, document
 
-# Section [isa] of policy.toml: from when on a change of machine code counts as a regression, and what is accepted.
+# Section [isa] of policy.toml: from when on a change of machine code counts as a regression.
 
 
 class Rule(enum.StrEnum):
@@ -39,23 +37,6 @@ class Rule(enum.StrEnum):
     MATRIX_CYCLES = "matrix_cycles"
     LDS_CYCLES = "lds_cycles"
     OTHER = "other"
-
-
-@dataclasses.dataclass(frozen=True)
-class Accepted:
-    """A finding that a person has accepted for the configurations that match, with the reason and since when."""
-
-    kernel: str
-    rule: str
-    reason: str
-    date: datetime.date
-    backend: str = "*"
-    arch: str = "*"
-
-    def fits(self, entry: CompiledEntry | ExecutedLaunch, rule: Rule) -> bool:
-        """Whether it is about this rule on this configuration."""
-        wanted = ((entry.kernel, self.kernel), (entry.backend, self.backend), (entry.arch, self.arch))
-        return rule == self.rule and all(fnmatch.fnmatchcase(value, pattern) for value, pattern in wanted)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,11 +65,6 @@ class IsaPolicy:
     matrix_kind: bool = True
     lds_limit: bool = True
     executed: float = 1.05
-    accept: tuple[Accepted, ...] = ()
-
-    def reason_to_accept(self, entry: CompiledEntry | ExecutedLaunch, rule: Rule) -> str:
-        """Why a finding of this rule on this configuration passes, "" if nobody has accepted it."""
-        return next((one.reason for one in self.accept if one.fits(entry, rule)), "")
 
 
 _KINDS: dict[str, Check] = {
@@ -98,17 +74,7 @@ _KINDS: dict[str, Check] = {
 }
 """What a setting may be, by the annotation of its field."""
 
-ACCEPTED = record(
-    {"kernel": PATTERN, "rule": one_of(*Rule), **DATED}, {"backend": PATTERN, "arch": PATTERN}, closed=True
-)
-SECTION = record(
-    DATED,
-    {
-        **{field.name: _KINDS[str(field.type)] for field in dataclasses.fields(IsaPolicy) if field.name != "accept"},
-        "accept": that(lambda v: isinstance(v, list), "a list of tables, written [[isa.accept]]"),
-    },
-    closed=True,
-)
+SECTION = record(DATED, {field.name: _KINDS[str(field.type)] for field in dataclasses.fields(IsaPolicy)}, closed=True)
 
 
 def load_policy(path: Path | None = None) -> IsaPolicy:
@@ -123,26 +89,22 @@ def parse_policy(section: Mapping[str, Any], where: str = "[isa]") -> IsaPolicy:
         return IsaPolicy()
     try:
         SECTION(section, where)
-        for number, one in enumerate(section.get("accept", []), 1):
-            ACCEPTED(one, f"{where} accept {number}")
     except Unfit as error:
         raise PolicyError(str(error)) from None
-    accept = tuple(Accepted(**{**one, "date": day_of(one["date"])}) for one in section.get("accept", []))
-    return IsaPolicy(**{key: value for key, value in section.items() if key not in DATED} | {"accept": accept})
+    return IsaPolicy(**{key: value for key, value in section.items() if key not in DATED})
 
 
 @dataclasses.dataclass(frozen=True)
 class CodeFinding:
     """One change in a kernel engineer's words.  judged: by policy it makes the configuration SLOWER.
 
-    accepted: the reason for which the policy lets it pass, else "".  follows: it is brought about by a judged finding
-    before it, as the registers that narrow stores need; it is shown, and is not an alarm of its own.
+    follows: it is brought about by a judged finding before it, as the registers that narrow stores need; it is shown,
+    and is not an alarm of its own.
     """
 
     rule: str
     sentence: str
     judged: bool
-    accepted: str = ""
     follows: bool = False
 
 
@@ -183,9 +145,8 @@ def findings(
     for rule, look in RULES.items():
         for sentence, judged in look(change, policy):
             bad = judged and not (counted and rule is Rule.LOADED_BYTES)
-            reason = policy.reason_to_accept(head, rule) if bad else ""
             follows = bad and any(finding.judged and finding.rule in EFFECTS.get(rule, ()) for finding in found)
-            found.append(CodeFinding(rule, sentence, bad and not reason and not follows, reason, follows))
+            found.append(CodeFinding(rule, sentence, bad and not follows, follows))
     found.sort(key=lambda finding: (not finding.judged, not finding.follows))
     return tuple(found) or (CodeFinding("code", "the instructions differ, every metric is the same", judged=False),)
 
@@ -406,9 +367,8 @@ def executed_findings(base: ExecutedLaunch, head: ExecutedLaunch, policy: IsaPol
             continue
         busiest = head.bound is not None and head.bound.unit == unit
         bad = busiest and now >= before * policy.executed
-        reason = policy.reason_to_accept(head, rule) if bad else ""
         case = f": SLOWER is expected {because}" if bad else ""
-        found.append(CodeFinding(rule, f"{words} {_grown(before, now)}{case}", bad and not reason, reason))
+        found.append(CodeFinding(rule, f"{words} {_grown(before, now)}{case}", bad))
     told = [*_executed_words(old, new)]
     if base.bound != head.bound:
         told.append(f"by its counts at most {_bound(base)} → {_bound(head)} of the roofline: a bound, no time")

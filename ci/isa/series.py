@@ -103,7 +103,7 @@ def tracks(tree: CompiledTree) -> dict[str, Track]:
     for kernel, of_cell in cells.items():
         axes = [list(dict.fromkeys(axis)) for axis in zip(*of_cell, strict=True)]
         for name, (unit, value_of) in SERIES.items():
-            every = {cell: metrics and value_of(metrics) for cell, metrics in of_cell.items()}
+            every = {cell: value_of(metrics) if metrics else None for cell, metrics in of_cell.items()}
             known = {cell: value for cell, value in every.items() if value is not None or of_cell[cell] is None}
             if known:
                 values: list[float | None] = [known.get(cell, math.nan) for cell in itertools.product(*axes)]

@@ -84,7 +84,7 @@ def terminal(judgement: IsaJudgement) -> Text:
     for shown, alike in grouped(judgement.of(*SHOWN)):
         out.append(f"{shown.verdict}", STYLES[shown.verdict]).append(f"  {where_text(shown)}\n")
         for finding in shown.findings:
-            note = f"accepted: {finding.accepted}" if finding.accepted else "follows from it" * finding.follows
+            note = "follows from it" * finding.follows
             out.append(f"    {'!' if finding.judged else ' '} {finding.sentence}", "bold" if finding.judged else "")
             out.append(f"  [{note}]\n" if note else "\n")
         out.append("".join(f"    + {line}\n" for line in others_text(shown, alike)))

@@ -122,20 +122,9 @@ def test_what_narrow_stores_need_in_registers_is_one_regression_with_them():
     assert not any(f.follows for f in told[3:])
 
 
-def test_spills_alone_or_beside_an_accepted_cause_are_judged():
-    accept = parse_policy(
-        {
-            "reason": "r",
-            "date": TODAY,
-            "accept": [{"kernel": "*", "rule": "remote_store_width", "reason": "r", "date": TODAY}],
-        }
-    )
-    narrow = {**REMOTE, "remote_store_widths": {"2": 128}, "vgpr_spills": 4}
-    told = findings(entry(**REMOTE), entry(code="b", **narrow), accept)
+def test_spills_alone_are_judged():
+    told = findings(entry(), entry(code="b", vgpr_spills=4, occupancy=3), IsaPolicy())
     assert [f.rule for f in told if f.judged] == ["spills"]
-    assert [
-        f.rule for f in findings(entry(), entry(code="b", vgpr_spills=4, occupancy=3), IsaPolicy()) if f.judged
-    ] == ["spills"]
 
 
 def looped(loads, stored, loads_outside=0):
@@ -252,15 +241,7 @@ def test_loops_that_come_and_go():
 
 
 DAY = datetime.date(2026, 11, 20)
-ACCEPTED = {"kernel": "gem*", "rule": "occupancy", "reason": "two waves hide the latency", "date": DAY}
 SECTION = {"reason": "exact counts", "date": DAY}
-
-
-def test_an_accepted_finding_passes_with_its_reason():
-    policy = parse_policy(SECTION | {"accept": [ACCEPTED]})
-    (finding,) = findings(entry(), entry(code="b", occupancy=3), policy)
-    assert (finding.judged, finding.accepted) == (False, "two waves hide the latency")
-    assert findings(entry("wgrad"), entry("wgrad", "b", occupancy=3), policy)[0].judged
 
 
 def test_the_policy_of_this_repository_is_sound_and_dated():
@@ -273,9 +254,6 @@ def test_the_policy_of_this_repository_is_sound_and_dated():
         ({"spils": 1}, r"unknown key 'spils'; known: spills, "),
         ({"spills": 0} | SECTION, "spills is 0; allowed: a whole number from 1 "),
         ({"spills": 1}, "reason is missing"),
-        (SECTION | {"accept": ACCEPTED}, r"written \[\[isa.accept\]\]"),
-        (SECTION | {"accept": [{**ACCEPTED, "rule": "speed"}]}, 'rule is "speed"; allowed: load, remote_store_width, '),
-        (SECTION | {"accept": [{k: v for k, v in ACCEPTED.items() if k != "kernel"}]}, "kernel is missing"),
     ],
 )
 def test_a_mistake_in_the_policy_is_named(section, said):

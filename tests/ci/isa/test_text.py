@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ci.isa.judge import compare
-from ci.isa.rules import IsaPolicy, parse_policy
+from ci.isa.rules import IsaPolicy
 from ci.isa.text import code_diff, listing, terminal
 from tests.ci.isa.documents import REMOTE, document, entry
-from tests.ci.isa.test_rules import ACCEPTED, SECTION
 
 COLLAPSED = REMOTE | {
     "store_widths": {"2": 128},
@@ -35,7 +34,7 @@ HEAD = document(
     entry("never", status="failed"),
     triton="3.9.0",
 )
-JUDGEMENT = compare(BASE, HEAD, parse_policy(SECTION | {"accept": [ACCEPTED]}))
+JUDGEMENT = compare(BASE, HEAD, IsaPolicy())
 
 
 def test_the_terminal(golden):
