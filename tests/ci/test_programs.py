@@ -133,13 +133,6 @@ def test_verbs_refuse_what_a_program_has_no_use_for(clone: Path, words: tuple[st
     assert (done.exit_code, told in " ".join(said(done).split())) == (3, True), said(done)
 
 
-@pytest.mark.slow
-def test_a_resumed_run_measures_what_the_file_lacks(clone: Path) -> None:
-    for _ in range(2):
-        assert ridgeline("run", "--program", "bench", "--resume", "--trials", "2", "--out", "t.jsonl").exit_code == 0
-    assert len((clone / "t.jsonl").read_text().splitlines()) == 2
-
-
 def test_equal_files_are_not_run(clone: Path) -> None:
     commit(clone, "nothing")
     done = ridgeline("ab", "HEAD~1", "HEAD", "--program", "bench")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -42,12 +41,6 @@ def test_ours_by_their_knob_and_the_library_by_its_channels() -> None:
     ]
 
 
-def test_a_point_that_one_backend_lacks_is_empty_and_foreign_names_are_inert() -> None:
-    shown = curve.table({"a|b": {4: 1.0}, "\x1b[31mred\u202e\ud800": {8: 2.0}})
-    assert shown.splitlines()[0] == "| CUs | <code>a&#124;b</code>, GB/s | `[31mred`, GB/s |"
-    assert shown.splitlines()[2:] == ["| 4 | 1 |  |", "| 8 |  | 2 |"]
-
-
 def test_what_is_not_a_curve_is_refused() -> None:
     with pytest.raises(ValueError, match="of one case; these trials have all_gather/w2, all_gather/w4"):
         curve.points([trial(4, 0.1), trial(4, 0.1, "w2")])
@@ -81,14 +74,6 @@ def test_the_newest_commit_counts_and_names_are_inert(derived: pd.DataFrame) -> 
     assert list(scoreboard.rows(derived)) == [
         f"| {machine} | `gemm` | <code>tri&#96;ton</code> | 2 | 1.00 | 0.80 | 1.25 |"
     ]
-
-
-def test_what_has_no_ratio_has_no_row(derived: pd.DataFrame) -> None:
-    assert list(scoreboard.rows(derived.assign(baseline_ratio=np.nan))) == []
-
-
-def test_what_is_no_peer_is_no_comparison(derived: pd.DataFrame) -> None:
-    assert list(scoreboard.rows(derived.assign(baseline_name=scoreboard.NO_PEERS[0]))) == []
 
 
 def test_both_regimes_over_the_cases_that_have_both():

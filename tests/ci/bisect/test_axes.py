@@ -7,7 +7,6 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from rich.console import Console
 
@@ -16,7 +15,6 @@ from ci.bisect.axes import Axis, KnobAxis, LiveTrials, PythonAxis, commit_axis, 
 from ci.bisect.search import OTHER_CAUSE, BisectError, SearchRules, same_code, search, weights
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
-from ci.judging.live import Interrupted
 from ci.judging.reach import file_labels
 from tests.ci import made_trials
 from tests.ci.bisect.toys import git
@@ -89,12 +87,6 @@ def test_a_place_without_a_result_is_left_out_and_two_in_a_row_end_the_search(tm
         live(0, 1)
 
 
-def test_an_interruption_says_that_the_same_command_goes_on(tmp_path) -> None:
-    live = LiveTrials(KNOBS, MeasurePlan(), tmp_path / "t.jsonl", QUIET, lambda *_: harness.INTERRUPTED)
-    with pytest.raises(Interrupted, match="`ridgeline.*` goes on"):
-        live(0, 3)
-
-
 # Which commits leave a kernel's files as they were: by what its modules import, in any package, read from git.
 
 
@@ -160,17 +152,6 @@ def test_a_commit_moves_the_kernels_that_its_files_reach(folder: Path, changed: 
     assert moved(folder, "nobody") == (changed != "README.md"), "of what nobody declares, all code counts"
 
 
-def test_a_name_that_cannot_be_read_makes_all_code_count(folder: Path) -> None:
-    written(folder, {"lib/many.py": 'from kernels.spec import Kernel\nKernel(f"made_{which()}")\n'})
-    committed(folder)
-    written(folder, {"lib/rows.py": DECLARED["lib/rows.py"] + "# changed\n"})
-    committed(folder)
-    assert moved(folder, "gemm")
-    written(folder, {"README.md": "other words\n"})
-    committed(folder)
-    assert not moved(folder, "gemm")
-
-
 def test_an_axis_has_a_label_for_each_of_its_commits(folder: Path) -> None:
     for number in range(3):
         written(folder, {"lib/gemm.py": DECLARED["lib/gemm.py"] + "# a\n" * (number // 2), "README.md": f"{number}\n"})
@@ -207,8 +188,3 @@ def test_the_prior_adds_up_and_keeps_a_little_for_another_cause() -> None:
     assert found.sum() == pytest.approx(1.0)
     assert found[[0, 2]].sum() == pytest.approx(OTHER_CAUSE)
     assert found[1] == found[3]
-
-
-@pytest.mark.parametrize("same", [[True] * 5, [False] * 5])
-def test_where_all_changes_are_alike_all_are_suspects(same: list[bool]) -> None:
-    assert np.all(weights(same) == pytest.approx(0.2))

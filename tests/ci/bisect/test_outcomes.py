@@ -42,14 +42,6 @@ def test_an_arm_that_fails_rules_out_its_commit(role: str, place: int) -> None:
     assert one.failed == {place: "gemm/triton/m16 gives a wrong result: one sentence"}
 
 
-def test_a_case_that_no_side_can_run_here_is_said_with_its_reason() -> None:
-    skipped = line(COMMITS[0], COMMITS[3], 1.02)
-    why = {"status": "skipped", "why": "too large for a CPU", "detail": ""}
-    skipped["cases"]["m16"]["arms"] = {"base/triton": why, "head/triton": why}
-    (one,) = read_outcomes(skipped)
-    assert one.failed == {3: "gemm/triton/m16 is skipped: too large for a CPU"}
-
-
 def test_another_benchmark_definition_is_other_work() -> None:
     changed = line(COMMITS[0], COMMITS[3], 1.02)
     changed["trees"]["head"]["declaration"] = made_trials.declaration(yardstick="2" * 16)

@@ -98,20 +98,6 @@ def test_equal_code_is_not_measured() -> None:
     assert len(set(trials.asked)) <= 7
 
 
-def test_a_step_without_a_change_of_code_is_found_all_the_same() -> None:
-    runs = [str(n // 10) for n in range(len(ROW))]
-    assert found(search(ROW, runs, RULES, MadeTrials({24: 0.02}, labels=runs))) == [(23, 24)]
-
-
-def test_the_states_of_an_earlier_call_are_given_again_and_not_told() -> None:
-    told: list[SearchState] = []
-    states = searching.search(ROW, UNKNOWN, RULES, MadeTrials({23: 0.01}), tell=told.append)
-    assert told == states
-    again = searching.search(ROW, UNKNOWN, RULES, MadeTrials({}), states[-1].outcomes, told.append)
-    assert [one.then for one in again] == [one.then for one in states]
-    assert len(told) == len(states) + 1
-
-
 @pytest.mark.slow
 def test_what_is_suspected_adds_up_to_certainty() -> None:
     for steps in ({12: 0.012, 30: 0.009}, {23: 0.01}, {}):

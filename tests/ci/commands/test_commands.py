@@ -22,7 +22,6 @@ from ci.commands.common.outcome import check_recordable
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import MeasurePlan
 from ci.options import Given
-from ci.whole_files import check_writable
 from tests.ci import made_trials
 from tests.kit import ROOT, ridgeline, said
 
@@ -170,18 +169,6 @@ def test_an_error_leaves_with_3_and_a_sentence(monkeypatch: pytest.MonkeyPatch, 
     assert (done.exit_code, said in done.output) == (3, True)
     assert ("Traceback" in done.output) == isinstance(error, KeyError)
     assert len(done.output) < 11_000
-
-
-def test_outside_of_the_repository_no_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "clone" / ".git").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "clone")
-    check_writable(Path("deep/inside/trials.jsonl"))
-    check_writable(tmp_path / "trials.jsonl")
-    for words in (("run", "--out", tmp_path / "typo/t.jsonl"), ("site", "--out", tmp_path / "typo/site")):
-        done = ridgeline(*words)
-        assert done.exit_code == 3
-        assert f"there is no folder {tmp_path}/typo" in done.output
-    assert not (tmp_path / "typo").exists()
 
 
 def test_a_record_of_what_belongs_to_no_commit_is_refused() -> None:

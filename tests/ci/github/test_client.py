@@ -51,13 +51,6 @@ def test_a_limit_that_never_ends(github: StandIn, client: GitHub, clock: Clock) 
     assert sum(clock.slept) == 900
 
 
-def test_a_pause_that_is_too_long(github: StandIn, client: GitHub, clock: Clock) -> None:
-    github.fault("GET", "pulls", said(403, "rate limit", retry_after="901"))
-    with pytest.raises(GitHubError, match="the next in 901 s; one call waits 900 s at most"):
-        list(client.items("pulls"))
-    assert clock.slept == []
-
-
 # ---- faults of the server and of the network ----
 
 

@@ -21,7 +21,7 @@ from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, Meas
 from ci.judging import live, policy
 from ci.judging import live as looks
 from ci.judging.judge import judge
-from ci.judging.live import Interrupted, TrialOrder, compare, identical, up_to
+from ci.judging.live import Interrupted, compare, identical
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import plan, with_rounds
 from ci.report.run_summary import to_decide
@@ -225,15 +225,6 @@ def test_a_case_whose_whole_interval_says_slower_is_measured_on_for_two_minutes(
 def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match="nothing was measured"):
         compare(TREES, MeasurePlan(), policy.load(), "gpu", tmp_path / "t.jsonl", QUIET, lambda *_: NOTHING)
-
-
-def test_only_open_cases_are_measured_again_and_the_numbers_go_on() -> None:
-    arms = {"triton": (ok(), ok())}
-    both = [parsed(trials.paired({"m16": arms, "m64": arms}, n)) for n in range(2)]
-    one = [*both, parsed(trials.paired({"m16": arms}, 2))]
-    assert up_to(4, ["gemm/triton/m16", "gemm/torch/m16"], one) == [TrialOrder("gemm", ("m16",), 3, 1)]
-    assert up_to(4, ["gemm/triton/m16", "gemm/triton/m64"], one) == [TrialOrder("gemm", ("m16", "m64"), 3, 2)]
-    assert up_to(3, ["gemm/triton/m16"], one) == []
 
 
 def test_a_comparison_is_one_session_whose_first_order_is_a_trial_of_everything(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.records.ledger import Explanation, TriedCause
-from ci.report import CaseCost, Report, ReportWarning, Side, Skip, json_report, markdown, page, terminal, words
+from ci.report import Report, ReportWarning, Side, Skip, json_report, markdown, page, terminal, words
 from ci.stats.types import Clocks
 from tests.ci.report import samples
 
@@ -306,29 +306,6 @@ def test_the_first_of_millions_of_wrong_entries_ends_the_reading(key: str) -> No
 
 
 # ---- words ----
-
-
-@pytest.mark.parametrize(
-    ("ratio", "wanted"),
-    [(1.0252, "+2.52 %"), (0.97, "-3.00 %"), (1.1234, "+12.3 %"), (5.4, "+440 %"), (1.0, "+0.00 %"), (None, "-")],
-)
-def test_percent(ratio: float | None, wanted: str) -> None:
-    assert words.percent(ratio) == wanted
-
-
-@pytest.mark.parametrize(
-    ("cost", "seconds", "wanted"),
-    [
-        (CaseCost(flops=2 * 4096**3), 200e-6, "687 TFLOPS"),
-        (CaseCost(flops=2 * 4096**3, link_bytes=9, world=8), 1e-3, "1100 TFLOPS"),
-        (CaseCost(hbm_bytes=10**9), 1e-3, "1000 GB/s"),
-        (CaseCost(link_bytes=10**9, hbm_bytes=1, world=8), 1e-2, "100 GB/s bus"),
-        (None, 1.0, "-"),
-        (CaseCost(flops=1), None, "-"),
-    ],
-)
-def test_rate(cost: CaseCost | None, seconds: float | None, wanted: str) -> None:
-    assert words.rate(cost, seconds) == wanted
 
 
 @pytest.mark.parametrize("name", NAMES)

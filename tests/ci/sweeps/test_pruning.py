@@ -14,8 +14,6 @@ from ci.sweeps import grid, pruning
 from ci.sweeps.catalogue import KnobFact
 from ci.sweeps.measured import SweepError
 from ci.sweeps.pruning import Compiled, PointCompiler, prune, read_compiled
-from ci.sweeps.run import expected_minutes
-from ci.sweeps.rungs import Rungs
 from tests.ci.sweeps.made_sweeps import catalogue, offer
 
 ANCHORS = {"m16": "triton"}
@@ -75,13 +73,6 @@ def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch:
     assert found.equal == {("m16", same.label): "triton"}
     assert [one.point for one in found.dropped] == [bad, twin]
     assert found.reasons() == {"the code of another point": 1, "cannot load": 2}
-
-
-def test_minutes_grow_with_points_and_shrink_with_halving() -> None:
-    few, many = (expected_minutes(count, Rungs(), 1) for count in (10, 1000))
-    assert few < many < expected_minutes(1000, Rungs(halving=False), 1)
-    assert expected_minutes(1000, Rungs(), 8) == 8 * many
-    assert expected_minutes(0, Rungs(), 8) == 0
 
 
 # What a declaration offers, as `python -m benchmarks candidates` prints it.

@@ -72,13 +72,6 @@ def test_parts_of_a_file_are_put_back_alone(sides: Sides) -> None:
     assert "copied(x)" in text
 
 
-def test_the_same_tree_is_made_once(sides: Sides) -> None:
-    one = sides.between([file("toys/doze/layout.py")])
-    (one.path / "mark").touch()
-    assert (sides.between([file("toys/doze/layout.py")]).path / "mark").exists()
-    assert sides.between([]) is sides.head
-
-
 def test_suspects_are_the_files_that_the_operator_imports(sides: Sides) -> None:
     git(sides.head.path, "status", "--short")
     found = {one.name: one.weight for one in suspects.of_files("doze", sides)}
@@ -119,12 +112,6 @@ def test_cache_modifiers_are_counted_by_kind(base: str, head: str, said: list[st
 def test_equal_code_says_where_to_look(tmp_path) -> None:
     tree = recorded("3.8.0")
     assert list(differences(tree, tree, tmp_path)) == [SAME_CODE]
-
-
-def test_what_two_compilers_make_differently_is_said_by_the_rules(tmp_path) -> None:
-    said = list(differences(recorded("3.6.0"), recorded("3.8.0"), tmp_path))
-    assert len(said) > 3
-    assert SAME_CODE not in said
 
 
 def test_a_tree_between_has_the_files_of_submodules_and_what_the_project_prepares(tmp_path: Path) -> None:
