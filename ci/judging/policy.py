@@ -72,7 +72,8 @@ class Settings:
     def of_ranks(self, seconds: float) -> Settings:
         """The settings for a closure of so many seconds that ranks run together."""
         apart = RANKS_APART_S / seconds
-        smallest, within = max(self.smallest_effect, apart), self.same_within + 2 * apart
+        smallest = max(self.smallest_effect, apart)
+        within = max(self.same_within + 2 * apart, RANKS_SAME_WITHIN)
         return dataclasses.replace(self, smallest_effect=smallest, same_within=within)
 
 
@@ -80,6 +81,10 @@ RANKS_APART_S = 0.5e-6
 """Seconds by which two sides of one code differ where a script runs as several ranks: how far apart a barrier lets
 ranks begin, and where signals lie in memory, is of a process for as long as it lives.  2 H200, 24 closures of 11 to
 78 us: 0.1 to 0.5 us, of either sign, the same in trial after trial (2026-11-28)."""
+
+RANKS_SAME_WITHIN = 0.03
+"""Of ranks nothing is SAME within less: a call of ten collectives has ten times that difference (vLLM's graphs of
+12 to 35 us each differed by 1 to 6 % from trial to trial; 2 H200, 2026-11-28)."""
 
 PROGRAM_ROUNDS = 3
 """Runs of each side in a trial of a program.  Each is a fresh process, so that trials differ by no more than rounds do,
