@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ci.commands.common.measuring import one_checkout
+from ci.doctor import Diagnosis, Finding, Level, show
 from ci.harness import INTERRUPTED, again, follow, measure, options, program
 from ci.options import (
     CHOICE,
@@ -33,7 +37,7 @@ from ci.options import (
     verb,
     wait_for_turn,
 )
-from ci.report import run_summary
+from ci.report.words import plain
 from kernels import project
 
 KEPT = ".ridgeline/checks.jsonl"
@@ -122,6 +126,30 @@ def bringup(given: Given) -> int:
     if given.as_json:
         print_json(document)
     else:
-        run_summary.show_bringup(document, out_console())
+        show(bringup_diagnosis(document), out_console())
+        counts = Counter(row["status"] for step in document["steps"] for row in step["rows"])
+        click.echo(f"{', '.join(f'{counts[status]} {status}' for status in LEVELS)}; {document['seconds']:.0f} s")
         click.echo(f"report: {file}; what failed may show paths of this machine: read it before you send it to us")
     return ended.code
+
+
+LEVELS: Mapping[str, Level] = {"pass": "ok", "not here": "note", "fail": "error"}
+"""Of what becomes of a row, in the order in which rows are shown: what failed is last, where a person looks first."""
+
+LONGEST = 600
+"""Characters of a sentence that are shown."""
+
+
+def bringup_diagnosis(document: Mapping[str, Any]) -> Diagnosis:
+    """The report of a bring-up: the machine with its versions, then every row."""
+    machine, versions = document["machine"], document["environment"]
+    device = f"{machine['count']} x {machine['market_name'] or machine['device']} ({machine['arch']})"
+    parts = [device if machine["kind"] == "gpu" else f"no GPU seen, CPU {machine['device']}"]
+    parts += [f"{name} {versions[name]}" for name in ("torch", "triton", "hip", "cuda") if versions.get(name)]
+    rows = [(step["step"], row) for step in document["steps"] for row in step["rows"]]
+    findings = [Finding("ok", plain(", ".join(parts)))]
+    for step, row in sorted(rows, key=lambda pair: list(LEVELS).index(pair[1]["status"])):
+        label = step if step.endswith(row["name"]) else f"{step}: {row['name']}"
+        texts = (plain(f"{label}: {row['text']}", LONGEST), "", plain(row["next_step"], LONGEST))
+        findings.append(Finding(LEVELS[row["status"]], *texts))
+    return Diagnosis(tuple(findings), machine)

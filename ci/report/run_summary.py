@@ -6,11 +6,9 @@ import dataclasses
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -160,39 +158,3 @@ def seconds_of(trials: Sequence[Trial], whole_s: float | None = None) -> RunSeco
     if whole_s is not None:
         phases[JUDGING] = max(0.0, whole_s - sum(phases.values()))
     return RunSeconds(dict(phases))
-
-
-# ---- a bring-up: what passes, what is not here and why, and last what failed -----------------------------------------
-
-
-STATUS_STYLES = {"pass": "green", "not here": "cyan", "fail": "bold red"}
-"""Every status and its style; what failed is last, where a person looks first."""
-
-LONGEST = 600
-"""Characters of a sentence that are shown."""
-
-
-def show_bringup(document: Mapping[str, Any], console: Console) -> None:
-    """Print the report of a bring-up: the machine, a group for each status, the count."""
-    console.print(Text(bringup_headline(document), style="bold"), soft_wrap=True)
-    rows = [(step["step"], row) for step in document["steps"] for row in step["rows"]]
-    counts = []
-    for status, style in STATUS_STYLES.items():
-        own = [(step, row) for step, row in rows if row["status"] == status]
-        counts.append(f"{len(own)} {status}")
-        console.print(*[Text(f"\n{status}", style=style)] * bool(own), end="\n" if own else "")
-        for step, row in own:
-            label = step if step.endswith(row["name"]) else f"{step}: {row['name']}"
-            text = Text(f"{plain(label, LONGEST)}: {plain(row['text'], LONGEST)}")
-            text.append(f"\n-> {plain(row['next_step'], LONGEST)}" if row["next_step"] else "", style="cyan")
-            console.print(Padding(text, (0, 0, 0, 2), expand=False))
-    console.print(Text(f"\n{', '.join(counts)}; {document['seconds']:.0f} s", style="bold"))
-
-
-def bringup_headline(document: Mapping[str, Any]) -> str:
-    """The machine and its versions in one line."""
-    machine, versions = document["machine"], document["environment"]
-    device = f"{machine['count']} x {machine['market_name'] or machine['device']} ({machine['arch']})"
-    parts = [device] if machine["kind"] == "gpu" else [f"no GPU seen, CPU {machine['device']}"]
-    parts += [f"{name} {versions[name]}" for name in ("torch", "triton", "hip", "cuda") if versions.get(name)]
-    return plain(", ".join(parts))

@@ -17,6 +17,7 @@ from benchmarks.reach.operators import Reach
 from ci.commands import run as module
 from ci.commands import verify as bringup
 from ci.commands.common import measuring
+from ci.doctor import show
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import ChildExit, MeasurePlan
 from tests.ci import made_trials
@@ -180,3 +181,66 @@ def test_rows_that_no_case_uses_leave_the_plan(
 ) -> None:
     monkeypatch.setitem(WARPS, "head", WARPS["base"])
     assert plan_with_rows(tmp_path, TABLES) == PLAN
+
+
+# How a person reads a bring-up: what failed is last, with what to do; what is alike is said once.
+
+
+def row(name: str, status: str, text: str, next_step: str = "") -> dict[str, Any]:
+    return {"name": name, "status": status, "text": text, "next_step": next_step, "numbers": {}, "detail": ""}
+
+
+def step(name: str, *rows: dict[str, Any]) -> dict[str, Any]:
+    return {"step": name, "status": "pass", "seconds": 1.0, "at": "2026-11-22T08:00:00+00:00", "rows": list(rows)}
+
+
+NO_GPU = "Triton compiles for GPUs only"
+DOCUMENT = {
+    "machine": {"kind": "gpu", "count": 2, "market_name": "H200 SXM", "device": "NVIDIA H200", "arch": "sm_90"},
+    "environment": {"torch": "2.11.0", "triton": "3.6.0", "hip": None, "cuda": "13.0"},
+    "seconds": 84.2,
+    "steps": [
+        step("git", row("git", "pass", "git version 2.39.5, 7 commits up to HEAD")),
+        step("heap", row("allocate", "fail", "failed: no\x1b[31m peers", "check IOMMU"), row("write", "pass", "ok")),
+        step("package/aiter", row("aiter", "not here", "not installed")),
+        step("package/flydsl", row("flydsl", "not here", "not installed")),
+        step(
+            "backend/gemm",
+            row("gemm/blas", "pass", "baseline, right in m16 (error 1.0e-03)"),
+            row("gemm/triton", "not here", f"backend, m16: {NO_GPU}"),
+            row("gemm/torch", "pass", "backend, right in m16 (error 1.0e-03)"),
+        ),
+        step("backend/all_gather", row("all_gather/gluon", "not here", f"backend, w2: {NO_GPU}")),
+    ],
+}  # fmt: skip
+
+SHOWN = """\
+ok     2 x H200 SXM (sm_90), torch 2.11.0, triton 3.6.0, cuda 13.0
+ok     git: git version 2.39.5, 7 commits up to HEAD
+ok     heap: write: ok
+ok     backend/gemm: gemm/blas: baseline, right in m16 (error 1.0e-03)
+ok     backend/gemm: gemm/torch: backend, right in m16 (error 1.0e-03)
+note   package/aiter: not installed
+note   package/flydsl: not installed
+note   backend/gemm: gemm/triton: backend, m16: Triton compiles for GPUs only
+note   backend/all_gather: all_gather/gluon: backend, w2: Triton compiles for GPUs only
+error  heap: allocate: failed: no[31m peers
+       -> check IOMMU
+"""
+
+
+def printed_at(width: int) -> str:
+    stream = io.StringIO()
+    show(bringup.bringup_diagnosis(DOCUMENT), Console(file=stream, width=width, highlight=False))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def test_what_failed_in_a_bringup_is_last() -> None:
+    assert printed_at(120) == SHOWN
+    assert printed_at(200) == SHOWN
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_bringup_on_a_narrow_terminal_loses_no_word(width: int) -> None:
+    assert sorted(printed_at(width).split()) == sorted(SHOWN.split())
+    assert max(map(len, printed_at(width).splitlines()[1:])) <= width
