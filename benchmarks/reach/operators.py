@@ -270,33 +270,33 @@ def _index(tree: SourceTree) -> _Index:
 def _closure(tree: SourceTree, parts: tuple[str, ...]) -> set[str]:
     """The files of parts, and all that they need; empty where that cannot be known."""
     index = _index(tree)
-    found = {path for path in tree.files if path.endswith((*COMPILED, "/"))}
-    left = [path for path in tree.files for part in parts if is_of_part(path, part)]
+    files = {path for path in tree.files if path.endswith((*COMPILED, "/"))}
+    pending = [path for path in tree.files for part in parts if is_of_part(path, part)]
     modules = {*(part.replace("/", ".") for part in parts), *OF_THE_HARNESS}  # with the packages that they lie in
-    left += [path for module in modules for path in index.of_name(module)]
+    pending += [path for module in modules for path in index.of_name(module)]
     words: set[str] = set()
-    while left:
-        path = left.pop()
-        if path not in found and path.endswith(".py"):
+    while pending:
+        path = pending.pop()
+        if path not in files and path.endswith(".py"):
             imports = _imports(tree, path)
             if imports.dynamic:
                 return set()
             words |= imports.strings
-            left += (file for module in imports.modules for file in index.of_name(module))
-            left += (near for near in index.inside.get(path.rpartition("/")[0], ()) if not near.endswith(".py"))
-        found.add(path)
-        if not left:
-            left = [file for word in words for file in _files_named(index, word, found) if file not in found]
-    return found
+            pending += (file for module in imports.modules for file in index.of_name(module))
+            pending += (near for near in index.inside.get(path.rpartition("/")[0], ()) if not near.endswith(".py"))
+        files.add(path)
+        if not pending:
+            pending = [file for word in words for file in _files_named(index, word, files) if file not in files]
+    return files
 
 
-def _files_named(index: _Index, text: str, found: set[str]) -> Iterator[str]:
+def _files_named(index: _Index, text: str, reached_files: set[str]) -> Iterator[str]:
     """The files that a string can mean: by the end of their path (only those beside a module that is reached, where
     there are some), by an ending or a pattern, or by their folder."""
     path = "/".join(piece for piece in text.split("/") if piece not in ("", ".", ".."))
     name = path.rpartition("/")[2]
     named = [file for file in index.names.get(name, ()) if f"/{file}".endswith(f"/{path}")]
-    yield from named if found.isdisjoint(named) else ()
+    yield from named if reached_files.isdisjoint(named) else ()
     if name.startswith((".", "*")) or not FILE_NAME.fullmatch(name):
         ending = PurePosixPath(f"x{name}").suffix
         yield from index.endings.get(ending, ()) if ending.strip(".") else ()

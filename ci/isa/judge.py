@@ -105,8 +105,8 @@ def compare(
     judge = _CodeJudge(policy, (of_base, of_head), counted_cases(base) & counted_cases(head))
     every = [judge.difference(*sides, cases) for sides, cases in (*pairs(base, head), *launches(base, head))]
     order = {verdict: rank for rank, verdict in enumerate(CodeVerdict)}
-    found = [difference for difference in every if difference]
-    differences = tuple(sorted(found, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
+    judged = [difference for difference in every if difference]
+    differences = tuple(sorted(judged, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
     verdict, why = _overall(differences, head), ""
     lost = _lost_modules(base, head)
     if not lost or verdict is CodeVerdict.BROKEN:
@@ -266,28 +266,28 @@ class _CodeJudge:
         if decided is Open.NOTHING:
             return None
         if isinstance(base, ExecutedLaunch) and isinstance(head, ExecutedLaunch) and decided is Open.TIMES:
-            found = executed_findings(base, head, self.policy)
+            changes = executed_findings(base, head, self.policy)
             if base.at != head.at:
-                found = (CodeFinding("execute", f"executed in {head.at}, not {base.at}", judged=False),)
-            verdict = _verdict_of(found)
+                changes = (CodeFinding("execute", f"executed in {head.at}, not {base.at}", judged=False),)
+            verdict = _verdict_of(changes)
         elif isinstance(base, CompiledEntry) and isinstance(head, CompiledEntry) and decided is Open.TIMES:
             counted = all((known.kernel, known.backend, known.arch, case) in self.counted for case in cases)
             same = base.emitted.hash == head.emitted.hash
-            found = () if same else findings(base, head, self.policy, counted)
-            verdict = _verdict_of(found)
+            changes = () if same else findings(base, head, self.policy, counted)
+            verdict = _verdict_of(changes)
         else:
             verdict = CodeVerdict.CANNOT_TELL if isinstance(decided, Open) else CodeVerdict(decided)
-            found = tuple(_reason(base, head, verdict))
+            changes = tuple(_reason(base, head, verdict))
         label = f"executed, {known.at}" if isinstance(known, ExecutedLaunch) else known.label
         old, new = (side if isinstance(side, CompiledEntry) else None for side in (base, head))
-        return Difference(known.kernel, known.backend, label, known.arch, cases, verdict, found, old, new)
+        return Difference(known.kernel, known.backend, label, known.arch, cases, verdict, changes, old, new)
 
 
-def _verdict_of(found: Sequence[CodeFinding]) -> CodeVerdict:
+def _verdict_of(changes: Sequence[CodeFinding]) -> CodeVerdict:
     """On code that both sides have."""
-    if not found:
+    if not changes:
         return CodeVerdict.SAME
-    return CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED
+    return CodeVerdict.SLOWER if any(change.judged for change in changes) else CodeVerdict.CHANGED
 
 
 def _reason(

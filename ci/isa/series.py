@@ -99,7 +99,7 @@ def tracks(tree: CompiledTree) -> dict[str, Track]:
         for entry in entries:
             cell = backend, f"{case} [{entry.label}]" if several else case, arch
             cells.setdefault(kernel, {})[cell] = entry.code.metrics if entry.code else None
-    found: dict[str, Track] = {}
+    by_name: dict[str, Track] = {}
     for kernel, of_cell in cells.items():
         axes = [list(dict.fromkeys(axis)) for axis in zip(*of_cell, strict=True)]
         for name, (unit, value_of) in SERIES.items():
@@ -107,8 +107,8 @@ def tracks(tree: CompiledTree) -> dict[str, Track]:
             known = {cell: value for cell, value in every.items() if value is not None or of_cell[cell] is None}
             if known:
                 values: list[float | None] = [known.get(cell, math.nan) for cell in itertools.product(*axes)]
-                found[f"{kernel}.track_isa_{name}"] = unit, [[*map(repr, axis)] for axis in axes], values
-    return found
+                by_name[f"{kernel}.track_isa_{name}"] = unit, [[*map(repr, axis)] for axis in axes], values
+    return by_name
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------
