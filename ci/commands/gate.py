@@ -148,10 +148,10 @@ def sift(given: Given) -> int:
     """
     handed = leg.handed_over(given.files)
     expected = leg.expected_alone(given, Repository(Path.cwd()))
-    found = claims.sift([trial for file in handed for trial in file.trials], expected)
-    replace(given.out, "".join(f"{trial.text}\n" for trial in found.trials))
-    left_out = [*rejected(handed), *map(str, found.refused)]
+    fitting, refused = claims.sift([trial for file in handed for trial in file.trials], expected)
+    replace(given.out, "".join(f"{trial.text}\n" for trial in fitting))
+    left_out = [*rejected(handed), *refused]
     for sentence in left_out:
         click.echo(f"left out: {plain(sentence, 2000)}", err=True)
-    click.echo(f"{len(found.trials)} trials fit the run, {len(found.refused)} do not")
-    return USAGE if left_out or not found.trials else PASS
+    click.echo(f"{len(fitting)} trials fit the run, {len(refused)} do not")
+    return USAGE if left_out or not fitting else PASS

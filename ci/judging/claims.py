@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.trial_file import identity
@@ -56,16 +56,8 @@ class Expected:
     programs: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Sifted:
-    """The trials of a file that fit their run, and a sentence on each that does not."""
-
-    trials: tuple[Trial, ...]
-    refused: tuple[str, ...] = ()
-
-
-def sift(trials: Sequence[Trial], expected: Expected) -> Sifted:
-    """Hold every trial against what is expected, then the trials against each other."""
+def sift(trials: Sequence[Trial], expected: Expected) -> tuple[list[Trial], list[str]]:
+    """The trials that fit their run and each other, and a sentence on each that does not."""
     fitting, refused = list[Trial](), list[str]()
     for trial in trials:
         reason = contradiction(trial, expected)
@@ -75,7 +67,7 @@ def sift(trials: Sequence[Trial], expected: Expected) -> Sifted:
             refused.append(f"trial {trial.id} of {trial.operator} is refused: {reason}")
         else:
             fitting.append(trial)
-    return Sifted(tuple(fitting), tuple(refused))
+    return fitting, refused
 
 
 def contradiction(trial: Trial, expected: Expected) -> str:
@@ -147,7 +139,7 @@ def _definition(trial: Trial, expected: Expected) -> str:
     return f"its benchmark definition of {unlike[0]} in base is not that of the commit" if unlike else ""
 
 
-CHECKS: tuple[Callable[[Trial, Expected], str], ...] = (_sides, _commits, _machine, _id, _definition)
+CHECKS = (_sides, _commits, _machine, _id, _definition)
 """Each gives a reason against a trial, or ""."""
 
 
@@ -175,29 +167,29 @@ def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier
     trials = sorted(
         {trial.id: trial for file in files for trial in file.trials}.values(), key=lambda trial: trial.order
     )
-    sifted = sift(trials, expected)
-    ran = {trial.operator for trial in sifted.trials}
-    lacking = [*missing(sifted, expected, tier), *(name for name in expected.programs if name not in ran)]
+    fitting, refused = sift(trials, expected)
+    ran = {trial.operator for trial in fitting}
+    lacking = [*missing(fitting, expected, tier), *(name for name in expected.programs if name not in ran)]
     unmeasured = [f"{name} was not measured" for name in lacking]
-    remarks = [*_few(rejected(files)), *_few(sifted.refused), *_few(unmeasured)]
-    judgement = _judged(sifted.trials, expected, policy)
+    remarks = [*_few(rejected(files)), *_few(refused), *_few(unmeasured)]
+    judgement = _judged(fitting, expected, policy)
     measured = {trial.operator for trial in trials}
     judgement = with_left_out(judgement, tuple(name for name in expected.unreached if name not in measured))
     judgement = doubted(judgement, remarks)
-    return TrustedOutcome(judgement, sifted.trials, tuple(remarks))
+    return TrustedOutcome(judgement, tuple(fitting), tuple(remarks))
 
 
 ALWAYS = 2
 """Ranks up to which a machine with as many GPUs measures every case of its tier."""
 
 
-def missing(sifted: Sifted, expected: Expected, tier: str) -> list[str]:
+def missing(trials: Sequence[Trial], expected: Expected, tier: str) -> list[str]:
     """Cases of the tier that base declares and no trial has, "gemm/m64".  Those of more ranks than GPUs need none.
 
     With eight GPUs the pr tier leaves cases of four ranks to the night, with fewer those of eight (benchmarks.plan), so
     only cases of one and two ranks are asked for.
     """
-    measured = {f"{trial.operator}/{case}" for trial in sifted.trials for case in trial.cases}
+    measured = {f"{trial.operator}/{case}" for trial in trials for case in trial.cases}
     wanted = (
         f"{operator}/{case.name}"
         for operator, declared in (expected.declared or {}).items()

@@ -141,8 +141,8 @@ def test_digests_of_another_python_are_not_compared() -> None:
 
 def test_another_machine_in_one_leg_is_refused() -> None:
     other = honest(1, machine={**made.MACHINE, "name": "h200x2-ffffffff"})
-    found = sift([parsed(honest()), parsed(other)], expected())
-    assert "others of its leg on h200x2-1a2b3c4d" in found.refused[0]
+    _, refused = sift([parsed(honest()), parsed(other)], expected())
+    assert "others of its leg on h200x2-1a2b3c4d" in refused[0]
 
 
 # The judgement on a host's trials: what is refused, left out or missing makes no pass, and hides no regression.
