@@ -15,7 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from benchmarks import lifetime, points, trial_file
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
@@ -24,7 +24,7 @@ from benchmarks.coordinator.ranks import Unkillable
 from benchmarks.lifetime import ENDING
 from benchmarks.plan import BURST_ROUNDS, HEAPS, Protocol, UsageError
 from benchmarks.points import PointsFile
-from benchmarks.shapes import Check, Json, JsonObject, Unfit, number, whole
+from benchmarks.shapes import Check, Json, JsonObject, Unfit, built, number, whole
 from benchmarks.trial_file import EARLIEST_MS, FAILED, LATEST_MS, ROLES, Status
 
 USAGE, INTERRUPTED = 3, 130
@@ -85,18 +85,26 @@ SHORTEST_BURST_S, LONGEST_BURST_S = 0.001, 60.0
 """A shorter burst has no two calls worth the name; a minute is longer than any power control needs (2026-11)."""
 
 
-def role_value(text: str) -> tuple[str, str]:
-    """ROLE=VALUE."""
-    role, equals, value = text.partition("=")
-    if not equals or role not in ROLES or not value:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected ROLE=VALUE with ROLE one of {', '.join(ROLES)}")
-    return role, value
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """A checkout as its caller knows it (coordinator.checkouts.Checkout)."""
+
+    path: str
+    commit: str | None = None
+    date_ms: Annotated[int, whole(EARLIEST_MS, LATEST_MS)] | None = None
+    dirty: bool | None = None
+    python: str = sys.executable
 
 
-def role_date(text: str) -> tuple[str, int]:
-    """ROLE=MS, milliseconds since 1970 UTC, of a date before 2100."""
-    role, value = role_value(text)
-    return role, fitting(int, whole(EARLIEST_MS, LATEST_MS))(value)
+def side(text: str) -> tuple[str, Side]:
+    """ROLE=PATH, or ROLE=JSON with the fields of Side."""
+    role, _, value = text.partition("=")
+    if role not in ROLES or not value:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected ROLE=PATH with ROLE one of {', '.join(ROLES)}")
+    try:
+        return role, built(Side, json.loads(value), role, closed=True) if value.startswith("{") else Side(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def knob(text: str) -> tuple[str, Any]:
@@ -174,11 +182,10 @@ BURST: Kind = {"type": fitting(float, number(SHORTEST_BURST_S, LONGEST_BURST_S))
 CACHE: Kind = {"choices": ("cold", "hot"), "default": DEFAULT.cache}
 
 CHECKOUTS: tuple[Option, ...] = (
-    ("tree", several({"type": role_value, "metavar": "ROLE=PATH"}), "checkout; ROLE is head or base (default: head=.)"),
-    ("commit", several({"type": role_value, "metavar": "ROLE=HASH"}), "commit of a checkout"),
-    ("date-ms", several({"type": role_date, "metavar": "ROLE=MS"}), "its committer date"),
-    ("dirty", several({"choices": ROLES, "metavar": "ROLE"}), "the checkout has uncommitted changes"),
-    ("env", several({"type": role_value, "metavar": "ROLE=PYTHON"}), "Python that runs a checkout"),
+    (
+        *("tree", several({"type": side, "metavar": "ROLE=PATH"})),
+        "checkout; ROLE is head or base (default: head=.); or ROLE=JSON with path, commit, date_ms, dirty and python",
+    ),
     ("progress", {"choices": ("json", "text", "none"), "default": "text"}, "on stderr"),
 )
 """Of every program that measures checkouts (see `checkouts`)."""
@@ -215,20 +222,12 @@ def points_file(arguments: argparse.Namespace, checkouts: Sequence[Checkout]) ->
 
 
 def checkouts(arguments: argparse.Namespace) -> list[Checkout]:
-    """The checkouts that the options describe.  What is said of a role needs a --tree of that role."""
-    paths = dict(arguments.tree or [("head", ".")])
-    commits, dates, pythons = dict(arguments.commit), dict(arguments.date_ms), dict(arguments.env)
-    said = [("commit", commits), ("date_ms", dates), ("python", pythons), ("dirty", dict.fromkeys(arguments.dirty))]
-    for option, values in said:
-        for role in values:
-            if role not in paths:
-                raise UsageError(f"there is no --tree {role}=PATH for the {option} of {role!r}")
-    found = []
-    for role, path in paths.items():
-        dirty = True if role in arguments.dirty else (False if role in commits else None)
-        python = pythons.get(role, sys.executable)
-        found.append(Checkout(role, Path(path).resolve(), commits.get(role), dates.get(role), dirty, python))
-    return found
+    """The checkouts that the options describe."""
+    sides: dict[str, Side] = dict(arguments.tree or [("head", Side("."))])
+    return [
+        Checkout(role, Path(one.path).resolve(), one.commit, one.date_ms, one.dirty, one.python)
+        for role, one in sides.items()
+    ]
 
 
 # What became of the arms of a run or of a verification: counted once, for the exit code and for people.

@@ -150,8 +150,8 @@ def _measure(kernel: str, given: JsonObject) -> None:
         "--tier",
         given["tier"],
     ]
-    for option, value in (("--tree", "tree"), ("--commit", "commit"), ("--date-ms", "date_ms")):
-        command += [option, f"head={given[value]}"]
+    side = {"path": given["tree"], "commit": given["commit"], "date_ms": given["date_ms"], "dirty": False}
+    command += ["--tree", f"head={json.dumps(side)}"]
     command += ["--trials", os.environ.get("RIDGELINE_TRIALS", "1")]
     if "RIDGELINE_ROUNDS" in os.environ:
         command += ["--rounds", os.environ["RIDGELINE_ROUNDS"]]

@@ -96,10 +96,10 @@ class ScriptRequest:
     def options(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path) -> list[str]:
         """The options of the measuring program, apart from progress; the script's own arguments last."""
         budget_s = self.budget_min * 60 if self.budget_min else None
-        pythons = [f"{role}={python}" for role, python in plan.pythons.items()]
-        argv = [*["--all-cases"] * self.all_cases, *(one for side in checkouts for one in of_checkout(side))]
+        sides = (one for side in checkouts for one in of_checkout(side, plan.pythons))
+        argv = [*["--all-cases"] * self.all_cases, *sides]
         argv += options(script=self.path, source=self.source.resolve(), out=out.resolve(), folder=self.folder)
-        argv += options(path=self.paths, env=pythons, device=self.device or None, budget=budget_s)
+        argv += options(path=self.paths, device=self.device or None, budget=budget_s)
         argv += options(ranks=self.ranks or None)
         argv += options(seed=plan.seed, rounds=plan.rounds, trials=plan.trials or 1, budget_trials=self.budget_trials)
         return [*argv, *options(cache=plan.cache or None, deadline=plan.deadline_s), "--", *self.arguments]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import shlex
 import signal
@@ -17,6 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -168,17 +170,16 @@ def command(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, ve
         argv += options(trials=plan.trials, rounds=plan.rounds, first_trial=plan.first_trial or None)
         if plan.regime != "spaced":
             argv += options(regime=plan.regime, burst=plan.burst_s or None)
-    argv += [one for side in checkouts for one in of_checkout(side)]
-    pythons = [f"{role}={python}" for role, python in plan.pythons.items()]
-    argv += options(kernel=plan.kernels, case=plan.cases, backend=plan.backends, set=plan.knobs, env=pythons)
+    argv += [one for side in checkouts for one in of_checkout(side, plan.pythons)]
+    argv += options(kernel=plan.kernels, case=plan.cases, backend=plan.backends, set=plan.knobs)
     return argv + options(cache=plan.cache or None, deadline=plan.deadline_s, heap=plan.heap or None)
 
 
-def of_checkout(side: LocalCheckout) -> list[str]:
-    """The options that name a checkout, its commit, and whether it has other changes."""
-    role, commit = side.role, side.commit
-    named = options(tree=f"{role}={side.path}", commit=f"{role}={commit.hash}", date_ms=f"{role}={commit.date_ms}")
-    return [*named, *options(dirty=role if side.dirty else None)]
+def of_checkout(side: LocalCheckout, pythons: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """The option that names a checkout, its commit, whether it has other changes, and the Python that runs it."""
+    told = {"path": str(side.path), "commit": side.commit.hash, "date_ms": side.commit.date_ms, "dirty": side.dirty}
+    told |= {"python": pythons[side.role]} if side.role in pythons else {}
+    return options(tree=f"{side.role}={json.dumps(told)}")
 
 
 def program(module: str, *arguments: str) -> list[str]:

@@ -52,9 +52,9 @@ def started(marked: dict[str, str], *arguments: object) -> subprocess.Popen[byte
 
 @pytest.mark.slow
 def test_a_good_run_with_progress_and_no_git(toy_tree, tmp_path):
-    tree, out = f"head={toy_tree('tree')}", tmp_path / "trials.jsonl"
-    commit = ("--commit", "head=" + "a" * 40, "--date-ms", "head=7", "--set", "tile=32", "--progress", "json")
-    done = program("run", "--tree", tree, "--kernel", "steady", *ONE, "--out", out, *commit, PATH="/nowhere")
+    side, out = {"path": str(toy_tree("tree")), "commit": "a" * 40, "date_ms": 7, "dirty": False}, tmp_path / "t.jsonl"
+    more = ("--tree", f"head={json.dumps(side)}", "--set", "tile=32", "--progress", "json")
+    done = program("run", "--kernel", "steady", *ONE, "--out", out, *more, PATH="/nowhere")
     assert done.returncode == 0, done.stderr
     [line] = lines_of(out)
     head = line["trees"]["head"]
@@ -87,14 +87,15 @@ RUN = ("run", "--out", "x")
     ("arguments", "message"),
     [
         ([*RUN, "--tree", "head=/nowhere"], "/nowhere is not a folder"),
-        ([*RUN, "--tree", "feature=."], "expected ROLE=VALUE with ROLE one of base, head"),
-        ([*RUN, "--commit", "base=abc"], "there is no --tree base=PATH"),
+        ([*RUN, "--tree", "feature=."], "expected ROLE=PATH with ROLE one of base, head"),
+        ([*RUN, "--tree", 'head={"commit": "abc"}'], "head.path is missing; allowed: a value"),
+        ([*RUN, "--tree", 'head={"path": ".", "env": "x"}'], "head: unknown key 'env'; known: commit, date_ms, dirty"),
         ([*RUN, "--tier", "daily"], "invalid choice: 'daily'"),
         (["run", "--out", "/proc/nowhere/x"], "cannot write /proc/nowhere/x"),
-        ([*RUN, "--date-ms", "head=253402300799999"], "allowed: a whole number from 0 to 4102444800000"),
+        ([*RUN, "--tree", 'head={"path": ".", "date_ms": "yesterday"}'], 'head.date_ms is "yesterday"; allowed: a'),
+        ([*RUN, "--tree", 'head={"path": ".", "date_ms": 4102444800001}'], "a whole number from 0 to 4102444800000"),
         ([*RUN, "--deadline", "nan"], "allowed: a number from 0.1 to 86400"),
         ([*RUN, "--set", "tile=1e999"], "JSON cannot hold this value"),
-        ([*RUN, "--dirty", "base"], "there is no --tree base=PATH for the dirty of 'base'"),
         ([*RUN, "--heap", "ipx"], "'ipx' is no home of the symmetric heap; known: auto, torch, ipc"),
         ([*RUN, "--kernel", "gem", "--tree", f"head={ROOT}"], "no kernel 'gem'; known: all_gather"),
         (["verify", "--out", "x", "--tree", "base=."], "one checkout is verified at a time: --tree head=PATH"),

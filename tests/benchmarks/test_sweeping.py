@@ -237,8 +237,9 @@ def asked(tmp_path: Path, rung: int, *batches: Batch) -> Path:
 
 
 def command(tree: Path, points: Path, out: Path) -> list[str]:
-    options = ["--points", points, "--out", out, "--point-deadline", 6, "--progress", "none", "--commit", "head=c0"]
-    return [sys.executable, "-m", "benchmarks", "run", "--tree", f"head={tree}", *map(str, options)]
+    options = ["--points", points, "--out", out, "--point-deadline", 6, "--progress", "none"]
+    side = json.dumps({"path": str(tree), "commit": "c0", "dirty": False})
+    return [sys.executable, "-m", "benchmarks", "run", "--tree", f"head={side}", *map(str, options)]
 
 
 def run(*arguments: Path) -> subprocess.CompletedProcess[str]:

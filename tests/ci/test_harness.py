@@ -175,12 +175,11 @@ def test_the_command_names_commit_date_and_changes_of_every_side() -> None:
     words = harness.command([base, HEAD], plan, Path("/out"))
     pairs = list(zip(words, words[1:], strict=False))
     for role, digit, date in (("base", "2", 7), ("head", "1", 5)):
-        assert ("--tree", f"{role}=/{role[0]}") in pairs
-        assert ("--commit", f"{role}={digit * 40}") in pairs
-        assert ("--date-ms", f"{role}={date}") in pairs
-    assert [value for flag, value in pairs if flag == "--dirty"] == ["head"]
+        told = {"path": f"/{role[0]}", "commit": digit * 40, "date_ms": date, "dirty": role == "head"}
+        told |= {"python": "/py"} if role == "base" else {}
+        assert ("--tree", f"{role}={json.dumps(told)}") in pairs
     assert [value for flag, value in pairs if flag == "--kernel"] == ["gemm", "gather"]
-    assert {("--trials", "2"), ("--set", "x=1"), ("--env", "base=/py"), ("--tier", "pr")} <= set(pairs)
+    assert {("--trials", "2"), ("--set", "x=1"), ("--tier", "pr")} <= set(pairs)
     assert not {"--cache", "--deadline", "--backend", "--heap"} & set(words)
     checked = harness.command([HEAD], MeasurePlan(trials=2, heap="ipc"), Path("/out"), "verify")
     assert "--trials" not in checked

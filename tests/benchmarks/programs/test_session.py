@@ -16,14 +16,18 @@ READER = {"name": "mine", "rows": "csv", "case": ["case"], "time": {"field": "us
 TABLE = "printf 'case,us\\na,10\\nb,20\\n'"
 
 
-def measured(tmp_path: Path, base: str, head: str, *options: str, **program: Any) -> tuple[int, list[dict[str, Any]]]:
+def measured(
+    tmp_path: Path, base: str, head: str, *options: str, commits: dict[str, str] | None = None, **program: Any
+) -> tuple[int, list[dict[str, Any]]]:
     """Exit code and trial lines of a program whose sides run these lines of bash."""
     for role, line in (("base", base), ("head", head)):
         (tmp_path / role).mkdir(exist_ok=True)
         (tmp_path / role / "bench.sh").write_text(line)
     out = tmp_path / "trials.jsonl"
     asked = {"name": "bench", "run": "bash -o pipefail ./bench.sh", "reader": READER, **program}
-    sides = [f"--tree={role}={tmp_path / role}" for role in ("base", "head")]
+    hashes: dict[str, str | None] = {"base": None, "head": None, **(commits or {})}
+    told = [(role, {"path": str(tmp_path / role), "commit": commit}) for role, commit in hashes.items()]
+    sides = [f"--tree={role}={json.dumps(side)}" for role, side in told]
     argv = [*sides, "--program", json.dumps(asked), "--out", str(out), "--kept", str(tmp_path / "kept")]
     code = main([*argv, "--rounds=2", "--progress=none", *options])
     return code, [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
@@ -71,12 +75,12 @@ def test_a_row_that_base_lacks_is_heads_alone(tmp_path: Path) -> None:
 
 def test_a_build_is_made_once_a_commit_and_its_failure_has_its_last_words(tmp_path: Path) -> None:
     build = "echo built >> ../builds; test ! -e broken"
-    commits = ["--commit=base=abc", "--commit=head=def"]
+    commits = {"base": "abc", "head": "def"}
     for _ in range(2):
-        assert measured(tmp_path, TABLE, TABLE, *commits, build=build)[0] == 0
+        assert measured(tmp_path, TABLE, TABLE, commits=commits, build=build)[0] == 0
     assert (tmp_path / "builds").read_text().split() == ["built"] * 2, "once a side"
     (tmp_path / "head" / "broken").touch()
-    code, lines = measured(tmp_path, TABLE, TABLE, "--commit=base=abc", "--commit=head=fff", build=build)
+    code, lines = measured(tmp_path, TABLE, TABLE, commits=commits | {"head": "fff"}, build=build)
     arm = lines[-1]["cases"]["a"]["arms"]["head/mine"]
     assert (code, arm["status"]) == (1, "error")
     assert "head cannot be built" in arm["why"]
@@ -87,7 +91,7 @@ def test_builds_of_both_sides_in_one_place_are_refused_each_time(tmp_path: Path,
     told = {"build": "mkdir -p ../out; cp bench.sh ../out; chmod +x ../out/bench.sh"}
     for _ in range(2):
         run = run.replace("PLACE", str(tmp_path))
-        code, lines = measured(tmp_path, TABLE, TABLE, "--commit=base=abc", "--commit=head=def", run=run, **told)
+        code, lines = measured(tmp_path, TABLE, TABLE, commits={"base": "abc", "head": "def"}, run=run, **told)
         assert (code, lines) == (2, [])
         assert "which builds of both sides write" in capsys.readouterr().err
 
