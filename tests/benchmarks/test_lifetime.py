@@ -38,8 +38,8 @@ PROGRAM = """
 import os, time
 from pathlib import Path
 assert "RIDGELINE_STARTER" not in os.environ
-Path("ready").write_text(str(os.getpid()))
 try:
+    Path("ready").write_text(str(os.getpid()))
     time.sleep(60)
 finally:
     Path("tidied").touch()
