@@ -156,16 +156,24 @@ def _modifiers(form: str, name: str) -> Iterator[dict[str, int]]:
 def is_known(case: Case, arch: str) -> bool:
     """Whether the executor knows what it does."""
     try:
-        _machine(case, 1, arch)._decoded(0)
+        machine_of(case.inst, arch)._decoded(0)
     except Unknown:
         return False
     return True
 
 
-def _machine(case: Case, waves: int, arch: str) -> Machine:
-    image = case.inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
-    code = KernelCode(str(case), arch, image, 0, (), 0, 0, 0, (), 0, (False, False, False), 0xF0)
-    return Machine(code, Memory(), waves, 0, 100)
+def machine_of(inst: Any, arch: str, waves: int = 1, memory: Memory | None = None, lds_bytes: int = 0) -> Machine:
+    """A machine whose kernel is one instruction."""
+    image = inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
+    code = KernelCode("one", arch, image, 0, (), 0, 0, 0, (), 0, (False, False, False), 0xF0)
+    return Machine(code, memory or Memory(), waves, lds_bytes, 100)
+
+
+def one_wave() -> Waves:
+    """A wave whose lanes are all active and whose registers are 0."""
+    s, v = np.zeros((128, 1), np.uint32), np.zeros((512, 1, LANES), np.uint32)
+    s[EXEC : EXEC + 2] = 0xFFFFFFFF
+    return Waves(0, s, v, np.zeros(1, np.bool_), np.zeros((1, 2), np.int64))
 
 
 def edges() -> list[int]:
@@ -373,7 +381,7 @@ def by_executor(case: Case, given: State, arch: str) -> State:
     waves = len(given.scc)
     ids = np.stack([np.arange(waves), np.zeros(waves, np.int64)], axis=1)
     state = Waves(0, given.s.copy(), given.v.copy(), given.scc.copy(), ids)
-    _machine(case, waves, arch).run(state)
+    machine_of(case.inst, arch, waves).run(state)
     return State(state.s, state.v, state.scc)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.emulation.code_object import OVERFLOW_BIT, KernelCode
-from benchmarks.emulation.machine import Machine
+from benchmarks.emulation.code_object import OVERFLOW_BIT
 from benchmarks.emulation.operands import Unknown
-from benchmarks.emulation.waves import EXEC, LANES, M0, MODE, Memory, Waves
+from benchmarks.emulation.waves import LANES, M0, MODE, Memory, Waves
+from tests.benchmarks.emulation.instructions import machine_of, one_wave
 
 BUFFER = 1 << 32
 
@@ -34,26 +34,18 @@ def run(
 
     late: gets what takes loaded bytes, which do not arrive.
     """
-    image = inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
-    code = KernelCode("one", "gfx950", image, 0, (), 0, 0, 0, (), 0, (False, False, False), 0xF0)
     buffers = Memory()
     if memory is not None:
         buffers.add(BUFFER, memory.view(np.uint8), "a buffer")
-    machine = Machine(code, buffers, 1, 0 if lds is None else lds.nbytes, 100)
+    machine = machine_of(inst, "gfx950", memory=buffers, lds_bytes=0 if lds is None else lds.nbytes)
     if late is not None:
         machine.accesses.fetch = lambda addresses, size, use: late.append(use)  # type: ignore[method-assign]
     if lds is not None:
         machine.accesses.lds = lds.reshape(-1).view(np.uint8)
-    w = Waves(
-        0,
-        np.zeros((128, 1), np.uint32),
-        np.zeros((512, 1, LANES), np.uint32),
-        np.zeros(1, np.bool_),
-        np.zeros((1, 2), np.int64),
-    )
+    w = one_wave()
     for register, value in v.items():
         w.v[register, 0] = value
-    for register, number in {EXEC: 0xFFFFFFFF, EXEC + 1: 0xFFFFFFFF, MODE: 0xF0, **(s or {})}.items():
+    for register, number in {MODE: 0xF0, **(s or {})}.items():
         w.s[register] = number
     w.mask_changed()
     machine.run(w)

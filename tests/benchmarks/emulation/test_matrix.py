@@ -9,15 +9,13 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.emulation.code_object import KernelCode
-from benchmarks.emulation.machine import Machine
 from benchmarks.emulation.operands import Unknown
-from benchmarks.emulation.waves import EXEC, LANES, Memory, Waves
+from benchmarks.emulation.waves import LANES
+from tests.benchmarks.emulation.instructions import machine_of, one_wave
 
 NAME = re.compile(
     r"V_MFMA_(?P<scale>SCALE_)?(?P<out>F32|I32|F64)_(?P<m>\d+)X\d+X(?P<k>\d+)_((?P<b>\d+)B_)?(?P<types>[A-Z0-9_]+)$"
@@ -67,12 +65,6 @@ def as_lanes(words: np.ndarray) -> list[int]:
     return [sum(int(word) << 32 * index for index, word in enumerate(words[:, lane])) for lane in range(LANES)]
 
 
-def kernel_of(inst: Any, arch: str) -> KernelCode:
-    """A kernel of one instruction."""
-    image = inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
-    return KernelCode("one", arch, image, 0, (), 0, 0, 0, (), 0, (False, False, False), 0xF0)
-
-
 @functools.cache
 def run(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> np.ndarray:
     """Vector registers [512, 64] after one instruction."""
@@ -107,17 +99,14 @@ def run(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> np.ndarray:
         inst = ins.VOP3P_MFMA(op=known, cbsz=cbsz, abid=abid, **fields)
         inst._raw += op.value - known.value << 16
     random = np.random.RandomState(list(name.encode()))  # whose numbers no version of numpy changes
-    v = np.zeros((512, 1, LANES), np.uint32)
+    waves = one_wave()
+    v = waves.v
     v[1:3, 0] = random.randint(120, 135, (2, LANES))
     v[A : A + counts[0], 0], v[B : B + counts[1], 0] = (
         registers(random, kind, count) for kind, count in zip(kinds, counts, strict=True)
     )
     v[C : C + results, 0] = registers(random, found["out"], results)
-    s = np.zeros((128, 1), np.uint32)
-    s[EXEC : EXEC + 2] = 0xFFFFFFFF
-    code = kernel_of(inst, arch)
-    waves = Waves(0, s, v, np.zeros(1, np.bool_), np.zeros((1, 2), np.int64))
-    Machine(code, Memory(), 1, 0, 10).run(waves)
+    machine_of(inst, arch).run(waves)
     return waves.v[:, 0]
 
 
@@ -166,7 +155,7 @@ def test_what_has_no_lane_map_is_refused():
 
     op = ins.VOP3POp["V_SMFMAC_F32_16X16X32_F16"]
     inst = ins.VOP3P_MFMA(op=op, vdst=Reg(256, 4), src0=Reg(266, 2), src1=Reg(276, 4), src2=Reg(286, 1))
-    machine = Machine(kernel_of(inst, "gfx942"), Memory(), 1, 0, 10)
+    machine = machine_of(inst, "gfx942")
     with pytest.raises(Unknown, match="SMFMAC"):
         machine._decoded(0)
 
@@ -178,13 +167,11 @@ def test_a_transposing_load_gives_each_of_16_lanes_a_column(name, bits):
 
     size = 12 if bits == 6 else 8
     inst = ins.DS(op=ins.DSOp[f"DS_READ_{name}"], vdst=Reg(256 + D, size // 4), addr=Reg(256 + A, 1))
-    machine = Machine(kernel_of(inst, "gfx950"), Memory(), 1, LANES * size, 10)
+    machine = machine_of(inst, "gfx950", lds_bytes=LANES * size)
     contents = np.random.default_rng(bits).integers(0, 256, LANES * size).astype(np.uint8)
     machine.accesses.lds[: LANES * size] = contents
-    s, v = np.zeros((128, 1), np.uint32), np.zeros((512, 1, LANES), np.uint32)
-    s[EXEC : EXEC + 2] = 0xFFFFFFFF
-    v[A, 0] = size * np.arange(LANES)
-    waves = Waves(0, s, v, np.zeros(1, np.bool_), np.zeros((1, 2), np.int64))
+    waves = one_wave()
+    waves.v[A, 0] = size * np.arange(LANES)
     machine.run(waves)
     loaded = as_lanes(waves.v[D : D + size // 4, 0])
     rows = 8 * size // bits
