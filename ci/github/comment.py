@@ -23,7 +23,7 @@ from ci.github.client import GitHub, GitHubError
 from ci.judging.types import Judgement, Verdict
 from ci.report import json_report, markdown
 from ci.report.json_report import ReportError
-from ci.report.markdown import LIMIT, MARKER
+from ci.report.markdown import LIMIT, MARKER, shortened
 from ci.report.model import Report
 from ci.report.words import plain
 
@@ -40,7 +40,6 @@ ROUNDS = 10
 """Times that the comment is written because check runs were added meanwhile; eight pools may end at once."""
 BOT = "github-actions[bot]"
 """Author of comments posted with a workflow's own token; taken where GitHub does not say whose the token is."""
-CUT = "_More did not fit into this comment; the check runs have everything._"
 
 
 def post(report: Report, sha: str, pool: str, github: GitHub) -> dict[int, str]:
@@ -182,35 +181,6 @@ def token_login(github: GitHub) -> str:
 def _normal(body: str) -> str:
     """Without what GitHub changes: ends of lines, and blanks at the end."""
     return body.replace("\r\n", "\n").rstrip()
-
-
-def shortened(text: str, limit: int) -> str:
-    """At most `limit` bytes of UTF-8, by leaving out blocks before the last, and saying so."""
-    if len(text.encode()) <= limit:
-        return text
-    *first, last = blocks(text)
-    while len(first) > 1 and len("\n\n".join([*first, CUT, last]).encode()) > limit:
-        first.pop()
-    short = "\n\n".join([*first, CUT, last])
-    return short if len(short.encode()) <= limit else CUT
-
-
-def blocks(text: str) -> list[str]:
-    """Parts that can be left out without breaking the rest: paragraphs, tables, <details> from end to end.
-
-    At the beginning of a line foreign text never writes a tag (`ci.report.markdown`).
-    """
-    parts: list[str] = []
-    depth = 0
-    for part in text.split("\n\n"):
-        if depth:
-            parts[-1] += f"\n\n{part}"
-        else:
-            parts.append(part)
-        depth += len(re.findall(r"^<details>", part, re.MULTILINE)) - len(
-            re.findall(r"^</details>$", part, re.MULTILINE)
-        )
-    return parts
 
 
 # ---- reports of jobs that are not trusted, and the summary of a workflow's step --------------------------------------

@@ -19,6 +19,7 @@ from ci.report.model import Report
 MARKER = "<!-- ridgeline:report -->"
 LIMIT = 60_000
 """Bytes of UTF-8; GitHub refuses a comment body of more than 65,536 characters."""
+CUT = "_More did not fit into this comment; the JSON report has everything._"
 ROWS = 100
 """Most rows in one table or list; the JSON report has all of them."""
 SIGN = {
@@ -46,7 +47,7 @@ def render(report: Report) -> str:
 
 def section(report: Report, topic: str = "") -> str:
     """The same without the marker.  topic: the pool that the heading names, "" for none."""
-    return _fit(parts(report, topic))
+    return shortened("\n\n".join(parts(report, topic)), LIMIT - len(MARKER) - 3) + "\n"
 
 
 def parts(report: Report, topic: str = "") -> list[str]:
@@ -141,11 +142,30 @@ def _named(cases: Sequence[str]) -> str:
     return code(cases[0]) if len(cases) == 1 else text(words.named(cases), 480) if cases else ""
 
 
-def _fit(sections: Sequence[str]) -> str:
-    """Join; when too long, leave out whole sections from the end but keep the footer, and say so."""
-    kept, footer = list(sections[:-1]), sections[-1]
-    cut = ""
-    while kept[2:] and len("\n\n".join([MARKER, *kept, cut, footer]).encode()) > LIMIT:
-        kept.pop()
-        cut = "_More did not fit into this comment; the JSON report has everything._"
-    return "\n\n".join(part for part in [*kept, cut, footer] if part) + "\n"
+def shortened(text: str, limit: int) -> str:
+    """At most `limit` bytes of UTF-8, by leaving out blocks before the last, and saying so."""
+    if len(text.encode()) <= limit:
+        return text
+    *first, last = blocks(text)
+    while len(first) > 1 and len("\n\n".join([*first, CUT, last]).encode()) > limit:
+        first.pop()
+    short = "\n\n".join([*first, CUT, last])
+    return short if len(short.encode()) <= limit else CUT
+
+
+def blocks(text: str) -> list[str]:
+    """Parts that can be left out without breaking the rest: paragraphs, tables, <details> from end to end.
+
+    At the beginning of a line foreign text never writes a tag (`text`).
+    """
+    parts: list[str] = []
+    depth = 0
+    for part in text.split("\n\n"):
+        if depth:
+            parts[-1] += f"\n\n{part}"
+        else:
+            parts.append(part)
+        depth += len(re.findall(r"^<details>", part, re.MULTILINE)) - len(
+            re.findall(r"^</details>$", part, re.MULTILINE)
+        )
+    return parts

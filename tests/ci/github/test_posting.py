@@ -14,10 +14,10 @@ from werkzeug import Response
 from ci.__main__ import main
 from ci.github import client as client_module
 from ci.github.client import GitHub, GitHubError
-from ci.github.comment import CUT, blocks, comment_text, pull_requests, shortened, write_comment
+from ci.github.comment import comment_text, pull_requests, write_comment
 from ci.judging.types import Judgement, Verdict
 from ci.report import json_report, markdown
-from ci.report.markdown import LIMIT, MARKER
+from ci.report.markdown import CUT, LIMIT, MARKER, blocks, shortened
 from ci.report.model import Report
 from tests.ci.report import samples
 from tests.standins.github import BOT, StandIn, said
