@@ -100,12 +100,13 @@ def arm(function, size, rounds):
 
 
 def measure(options):
-    tree = Path(options.tree.partition("=")[2])
+    side = json.loads(options.tree.partition("=")[2])
+    tree = Path(side["path"])
     kernels, broken = listing(tree)
     kernel, name = kernels[options.kernel], options.kernel
     declared = declaration(name, kernel)
     with open(tree / ".." / "measured.log", "a") as log:
-        log.write(f"{name} {options.commit.partition('=')[2][:8]}\n")
+        log.write(f"{name} {side['commit'][:8]}\n")
     cases = {
         c["name"]: {
             "method": "clock",
@@ -119,9 +120,7 @@ def measure(options):
         if c["tier"] == "pr" or options.tier != "pr"
     }
     tree_facts = {
-        "commit": options.commit.partition("=")[2],
-        "date_ms": int(options.date_ms.partition("=")[2]),
-        "dirty": False,
+        **{key: side[key] for key in ("commit", "date_ms", "dirty")},
         "kernels_digest": "0" * 16,
         "environment": ENVIRONMENT,
         "declaration": declared,
@@ -152,7 +151,7 @@ def main():
     assert "ASV" not in os.environ, "the measuring program must not think that it runs under asv"
     parser = argparse.ArgumentParser()
     parser.add_argument("verb")
-    for flag in ("--tree", "--commit", "--date-ms", "--tier", "--kernel", "--out"):
+    for flag in ("--tree", "--tier", "--kernel", "--out"):
         parser.add_argument(flag)
     parser.add_argument("--trials", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=10)
