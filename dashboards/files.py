@@ -6,7 +6,6 @@ Standard library and orjson alone: whether the site stands already is asked befo
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import json
 import math
@@ -26,9 +25,6 @@ MARKER = ".ridgeline-site"
 
 DRAFT, OLD = ".ridgeline-draft-", ".old"
 """In the names of folders beside a site: of a build's draft, and of the site that it is about to replace."""
-
-AT_FDCWD, RENAME_EXCHANGE = -100, 2
-"""linux/fcntl.h and linux/fs.h (Linux 6.12)."""
 
 DIGITS = 6
 """Significant digits of a number of a page: paired timing repeats to 0.1 %."""
@@ -156,9 +152,7 @@ def _runs(process: int) -> bool:
 
 
 def _swap(draft: Path, out: Path) -> None:
-    """Put `draft` where `out` is; if that fails, `out` is as before.  Where it can be, there is a site all the time."""
-    if out.exists() and _exchanged(draft, out):
-        return
+    """Put `draft` where `out` is; if that fails, `out` is as before."""
     old = draft.with_name(f"{draft.name}{OLD}")
     if out.exists():
         os.rename(out, old)
@@ -169,14 +163,6 @@ def _swap(draft: Path, out: Path) -> None:
             os.rename(old, out)
         raise
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _exchanged(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step, renameat2(2); False where the file system (NFS) or the C library cannot."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "renameat2"):
-        return False
-    return bool(libc.renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0)
 
 
 def _umask() -> int:
