@@ -62,6 +62,7 @@ def test_a_real_change_below_the_floor_is_same_and_says_so():
     case, _ = one(made(0.002, trials=12, scatter=0.0001, noise=0.001))
     assert case.verdict is Verdict.SAME
     assert any("below the smallest effect of 0.3%" in e for e in case.evidence)
+    assert one(made(0.0045, trials=12, scatter=0.0001, noise=0.001))[0].verdict is Verdict.SLOWER
 
 
 def test_what_ran_on_a_cpu_and_is_slower_by_less_than_the_smallest_effect_is_never_same():
