@@ -5,13 +5,16 @@ Run by test_operators.py in processes with TRITON_INTERPRET=1; two small kernels
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from triton.experimental import gluon as gluon_package
 
 from kernels._shared.tile_product import spread
 from kernels.moe_gemm2_mxfp4 import device
@@ -19,10 +22,62 @@ from kernels.numerics import compare, poison
 from kernels.registry import discover
 from kernels.spec import Case, Place, Tolerance
 from kernels.symmetric_heap import ALIGNMENT
-from tests.kernels import gluon_shim
 from tests.kernels.ranks import FakeRanks
 
-with gluon_shim.installed():
+# Gluon's language for Triton's interpreter, which knows none: layouts are dropped, the rest is Triton's own.  It serves
+# kernels that only load, store, compute and use atomics.  What a layout does to speed, and that a tile fits it, is not
+# seen here: the compiler checks that (test_compiled.py).
+
+
+class Language(types.ModuleType):
+    """triton.experimental.gluon.language; names are looked up late, when the interpreter has put its own in place."""
+
+    constexpr = tl.constexpr
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(tl, name)
+
+    @staticmethod
+    def arange(start: int, end: int, layout: Any = None) -> Any:
+        return tl.arange(start, end)
+
+    @staticmethod
+    def full(shape: Any, value: Any, dtype: Any, layout: Any = None) -> Any:
+        return tl.full(shape, value, dtype)
+
+    @staticmethod
+    def barrier() -> None:
+        tl.debug_barrier()
+
+    @staticmethod
+    def BlockedLayout(*parts: Any) -> tuple[Any, ...]:
+        return parts
+
+
+def gluon_jit(function: Any = None, **options: Any) -> Any:
+    """gluon.jit; the interpreter looks for triton.language in a function's globals, and for its constexpr."""
+    if function is None:
+        return lambda given: gluon_jit(given, **options)
+    function.__globals__.setdefault("tl", tl)
+    kernel = triton.jit(function, **options)
+    kernel.rewrite().__annotations__ = dict.fromkeys(function.__annotations__, "tl.constexpr")
+    return kernel
+
+
+@contextlib.contextmanager
+def gluon_installed() -> Iterator[None]:
+    """Kernels that are imported inside take the shim for Gluon."""
+    originals = gluon_package.jit, gluon_package.language
+    gluon_package.jit, gluon_package.language = gluon_jit, Language("language")
+    try:
+        yield
+    finally:
+        gluon_package.jit, gluon_package.language = originals
+
+
+with gluon_installed():
     importlib.import_module("kernels.all_gather.gluon_launch")
 
 KERNELS = discover().kernels
