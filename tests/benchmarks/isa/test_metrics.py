@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.isa.compile import Cache, UnknownArch, environment, first_cause, target
-from benchmarks.isa.metrics import MEANING, document, entries, finish, will_not_load
+from benchmarks.isa.metrics import MEANING, document, entries, finish, mean_width, will_not_load
 
 RAW = {
     "vgpr": 86,
@@ -41,6 +41,11 @@ def test_occupancy_is_the_lesser_of_registers_and_lds():
     assert finish({**RAW, "lds_bytes": 40000}, "gfx942")["occupancy"] == 2
     assert finish({**RAW, "vgpr": 256}, "gfx942")["occupancy"] == 2
     assert finish({**RAW, "lds_bytes": 0, "vgpr": 20}, "gfx950")["occupancy"] == 8
+
+
+def test_mean_width():
+    assert mean_width({"16": 1, "2": 7}) == 3.75
+    assert mean_width({}) is None
 
 
 def test_every_metric_has_a_meaning_and_its_place():
