@@ -88,8 +88,8 @@ lint: tools
 	MYPY_NUM_WORKERS=2 $(BIN)/mypy || { [ $$? = 2 ] && $(BIN)/mypy; }
 
 # The tests that compare with files in tests/golden.
-GOLDEN := tests/ci/report tests/ci/slurm tests/ci/pools tests/ci/test_doctor.py \
-	tests/ci/isa/test_text.py tests/ci/isa/test_versions.py
+GOLDEN := tests/ci/report tests/ci/pools tests/ci/test_doctor.py tests/ci/isa/test_text.py tests/ci/slurm/test_text.py \
+	tests/ci/commands/test_jobs.py tests/ci/sweeps/test_tuned.py
 
 golden: tools
 	$(BIN)/python -m pytest $(GOLDEN) --update-golden

@@ -231,15 +231,6 @@ def test_the_running_median_of_each_point():
         assert found[:, i].tolist() == np.median(series[:, first : first + 9], axis=1).tolist()
 
 
-def test_the_best_split_is_the_one_that_explains_most():
-    values = rng(6).normal(size=(1, 30))
-    place, gain = steps_scan.best_split(Sums.of(values).before, 4, 27)
-    part = values[0, 4:27]
-    left = [np.sum((part - part.mean()) ** 2) - part[:k].var() * k - part[k:].var() * (23 - k) for k in range(3, 21)]
-    assert int(place[0]) == 4 + 3 + int(np.argmax(left))
-    assert float(gain[0]) == pytest.approx(max(left))
-
-
 def test_p_values_fall_with_size_and_grow_with_places():
     assert p_value(critical(300), 300) == pytest.approx(LEVEL)
     assert p_value(critical(5000), 5000) == pytest.approx(LEVEL)
