@@ -79,12 +79,15 @@ def _analysed(seen: FloatArray, start: int) -> list[list[Step]]:
     """The steps of each row; `start`: points of the history before them."""
     if seen.shape[1] < 2 * SHORTEST:
         return [[] for _ in seen]
-    found: list[list[Step]] = []
+    found: list[list[Step]] = [[] for _ in seen]
+    bar = critical(start + seen.shape[1])  # for the whole history
     for first in range(0, len(seen), ROWS):
         some = seen[first : first + ROWS]
         sums = Sums.of(without_spikes(some))
-        for row, first_points in enumerate(places(sums, start + seen.shape[1])):
-            found.append(_described(some[row], sums, row, first_points, start) if first_points else [])
+        splits = scan(sums)
+        for row in loud(sums, splits, bar).tolist():
+            if first_points := levels(sums, splits, row, bar):
+                found[first + row] = _described(some[row], sums, row, first_points, start)
     return found
 
 
@@ -337,15 +340,6 @@ class Splits:
     gain: FloatArray
 
 
-def places(sums: Sums, length: int) -> list[list[int]]:
-    """First points of new levels of each series; `length`: points of the whole history, which sets the bar."""
-    splits, bar = scan(sums), critical(length)
-    found: list[list[int]] = [[] for _ in sums.points]
-    for row in loud(sums, splits, bar).tolist():
-        found[row] = levels(sums, splits, row, bar)
-    return found
-
-
 def loud(sums: Sums, splits: Splits, bar: float) -> IntArray:
     """The series in which one of the clearest splits is `bar` standard errors large; in the others nothing stands out.
 
@@ -406,9 +400,7 @@ def levels(sums: Sums, splits: Splits, row: int, bar: float) -> list[int]:
     return _settled(sums, row, found, bar)
 
 
-def loudest(
-    sums: Sums, splits: Splits, row: int, found: Sequence[int] = (), enough: float = float("inf")
-) -> tuple[float, int]:
+def loudest(sums: Sums, splits: Splits, row: int, found: Sequence[int], enough: float) -> tuple[float, int]:
     """(standard errors, place) of the loudest of the clearest splits beside those found, or the first that is enough.
 
     (0, 0) where none of them is a jump.
