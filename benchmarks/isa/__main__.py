@@ -27,8 +27,7 @@ from benchmarks.program import positive
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
 
 
-KNOBS = """JSON list of knob sets that override config(): every case is compiled with each;
-`will_not_load` says which of them need not be tried on a GPU"""
+KNOBS = "JSON object of knobs that override config() in every case"
 UNITS = """CUs or SMs of the device to compile for, such as 80 for MI308X or 38 for a CPX partition of MI300X
 (default: of the first product of the architecture in kernels/hardware.py)"""
 POINTS = """only the points of this file (benchmarks/points.py), for one --arch: which of them compile, will not load,
@@ -93,7 +92,7 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"--out {asked.out} cannot be written: its folder does not exist")
     tiers = TIERS[: TIERS.index(asked.tier) + 1]
     named = [tuple(names) for names in (asked.kernel, asked.case, asked.backend)]
-    choice = Choice(tiers, *named, knob_sets(asked.knobs))
+    choice = Choice(tiers, *named, knobs_of(asked.knobs))
     runs = compile_all(arches, choice, _setting(asked), _reporter(asked.progress))
     if not asked.lenient:
         _check_names(asked, [run.listing for run in runs if run.listing is not None])
@@ -138,17 +137,15 @@ def _setting(asked: argparse.Namespace) -> CompileSetting:
     )
 
 
-def knob_sets(path: Path | None) -> tuple[dict[str, Any], ...]:
-    """The sets of knobs in a file, one empty set without a file; ValueError names what is wrong."""
-    if path is None:
-        return ({},)
+def knobs_of(path: Path | None) -> dict[str, Any]:
+    """The knobs in a file, none without one; ValueError names what is wrong."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8")) if path else {}
     except (OSError, ValueError) as error:
         raise ValueError(f"--knobs {path}: {error}") from None
-    if not (isinstance(found, list) and found and all(isinstance(one, dict) for one in found)):
-        raise ValueError(f'--knobs {path}: a JSON list of objects is expected, such as [{{"num_stages": 3}}]')
-    return tuple(found)
+    if not isinstance(found, dict):
+        raise ValueError(f'--knobs {path}: a JSON object is expected, such as {{"num_stages": 3}}')
+    return found
 
 
 def _check_names(asked: argparse.Namespace, listings: list[dict[str, Any]]) -> None:

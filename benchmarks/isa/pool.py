@@ -53,7 +53,7 @@ class Limits:
 class Choice:
     """What to compile; empty means all.  cases: shell patterns.  tiers: names as in kernels.spec.
 
-    knobs: sets of knobs that override config(); each case is compiled once with each.
+    knobs: override config() in every case.
     points: {case, backend, knobs} of a sweep; with some, they alone are compiled.
     """
 
@@ -61,7 +61,7 @@ class Choice:
     kernels: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
-    knobs: tuple[Mapping[str, Any], ...] = ({},)
+    knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     points: tuple[Mapping[str, Any], ...] = ()
 
 

@@ -66,8 +66,7 @@ class Units:
         for backend, declare in sorted(kernel.compilations.items()):
             for case in kernel.cases if not choose["backends"] or backend in choose["backends"] else ():
                 if case.tier in choose["tiers"] and _matches(case.name, choose["cases"]):
-                    for knobs in choose["knobs"]:
-                        units += self._of_case(kernel, backend, declare, case, knobs)
+                    units += self._of_case(kernel, backend, declare, case, choose["knobs"])
         return units
 
     def _of_points(self, kernels: list[Any], points: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -410,7 +410,7 @@ class TreeCompiler:
             argv += harness.options(tree=tree.resolve(), cache=self.cache.resolve(), out=out, progress="json")
             if wanted.knobs is not None:
                 knobs = Path(folder) / "knobs.json"
-                knobs.write_text(json.dumps([dict(wanted.knobs)]), encoding="utf-8")
+                knobs.write_text(json.dumps(dict(wanted.knobs)), encoding="utf-8")
                 argv += harness.options(knobs=knobs)
             try:
                 harness.produce(argv, out, self.console, what or str(tree))
