@@ -17,7 +17,7 @@ from .. import naming
 from .code_object import KernelCode, NotExecutable, read
 from .counts import Counts
 from .machine import Machine
-from .waves import EXEC, LANES, MODE, Memory, Waves
+from .waves import EXEC, HOSTCALL, LANES, MODE, Memory, Waves
 
 LIMIT = 200_000_000
 """Instructions of one launch, each counted once for all waves that execute it together."""
@@ -118,11 +118,12 @@ def segment(code: KernelCode, values: Sequence[Any]) -> bytes:
 
 
 def with_hidden(code: KernelCode, arguments: bytes, grid: tuple[int, int, int], warps: int) -> bytes:
-    """The argument segment with the sizes of the launch where the code asks for them, as tl.num_programs does.
+    """The argument segment with what the code asks for beside: sizes of the launch (tl.num_programs), where a print
+    finds the host.
 
     Source: LLVM's User Guide for AMDGPU Backend, code object metadata V5, the kinds of hidden arguments.
     """
-    sizes = {"hidden_grid_dims": 3}
+    sizes = {"hidden_grid_dims": 3, "hidden_hostcall_buffer": HOSTCALL}
     for axis, groups, threads in zip("xyz", grid, (LANES * warps, 1, 1), strict=True):
         sizes |= {f"hidden_block_count_{axis}": groups, f"hidden_group_size_{axis}": threads}
     image = bytearray(arguments)

@@ -140,6 +140,10 @@ def mask_of(lanes: Bools) -> U64:
     return np.packbits(lanes, axis=1, bitorder="little").view(np.uint64)[:, 0]
 
 
+HOSTCALL = 1 << 46
+"""Where a kernel finds the host that prints for it: no memory."""
+
+
 class Memory:
     """Buffers at addresses: what loads and stores reach.  Nothing else can be reached."""
 
@@ -181,6 +185,8 @@ class Memory:
         return found
 
     def _nearest(self, address: int) -> str:
+        if HOSTCALL <= address < HOSTCALL + LANES * LANES:
+            return "a kernel that prints calls the host, which is not emulated: leave out tl.device_print or printf"
         start, contents, name = min(self._buffers, key=lambda buffer: abs(buffer[0] - address))
         return f"the nearest is {name}, {len(contents)} bytes from {start:#x}"
 

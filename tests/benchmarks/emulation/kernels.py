@@ -73,6 +73,11 @@ def calling(tile):
 
 
 @triton.jit
+def printing(x):
+    tl.device_print("x", tl.load(x))
+
+
+@triton.jit
 def endless(flag, out):
     while tl.atomic_add(flag, 0) == 0:
         pass

@@ -55,6 +55,12 @@ def test_a_function_finds_its_lds_by_a_table_of_the_code_object(arch, random):
     assert np.abs(tile - expected).max() < 0.02  # of operands in TF32
 
 
+def test_a_kernel_that_prints_is_refused_with_a_sentence(arch):
+    code = kernels.compiled(kernels.printing, arch, ("*fp32",)).asm["hsaco"]
+    with pytest.raises(NotExecutable, match="a kernel that prints calls the host, which is not emulated"):
+        execute(code, [np.zeros(4, np.float32)], (1, 1, 1), 4)
+
+
 def test_a_kernel_that_does_not_end_is_stopped(arch):
     code = kernels.compiled(kernels.endless, arch, ("*i32", "*i32"), (), 1).asm["hsaco"]
     with pytest.raises(
