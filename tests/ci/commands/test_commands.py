@@ -262,18 +262,6 @@ def test_verify_checks_this_repository_and_times_nothing(tmp_path: Path) -> None
 # ---- run ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.nightly
-def test_run_says_how_long_it_takes_on_another_node(tmp_path: Path) -> None:
-    out = tmp_path / "trials.jsonl"
-    words = ["--tier", "nightly", "--kernel", "all_gather", "--case", "w8_fp16_in*"]
-    done = ridgeline("run", "--dry-run", "--gpus", "8", *words, "--tree", str(ROOT), "--out", str(out))
-    assert done.exit_code == 0, done.output
-    assert "expected on 8 GPUs, 3 trials" in done.output
-    assert re.search(r"^all_gather +8 +6 ", done.output, flags=re.MULTILINE)
-    assert "minutes in all; the nightly job may take 240" in done.output
-    assert not out.exists()
-
-
 # What `ridgeline check` compares with, in clones of all kinds; nothing is measured.
 
 
