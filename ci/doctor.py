@@ -24,7 +24,6 @@ from ci.bars import printable
 from ci.git.command import GitError
 from ci.git.repository import ForeignError, Repository
 from ci.harness import MeasureError, query
-from ci.records.store import damage_of, notes_files
 from ci.report.words import plural
 
 Level = Literal["ok", "note", "warning", "error"]
@@ -164,6 +163,11 @@ def _clone(root: Path) -> Finding:
 
 def _records(results: Path) -> Iterator[Finding]:
     """What is in the folder of records; an absent one is not a fault."""
+    from ci.records.store import (
+        damage_of,
+        notes_files,
+    )  # scipy: nodes that verify and bring up show findings without it
+
     names, error = list[str](), ""
     try:
         for path in (results, *(path for path in results.iterdir() if path.is_dir())) if results.exists() else ():
