@@ -210,7 +210,6 @@ records add
 report none.json
 tune rows
 sweep rows
-sweep rows --from none
 study none
 table none
 jobs none

@@ -14,7 +14,7 @@ from ci.report import words
 from ci.report.document import Bullet
 from ci.report.model import Report, grouped
 
-Span: TypeAlias = tuple[str, Literal["", "code", "strong"]]
+Span: TypeAlias = tuple[str, Literal["", "code", "command", "strong"]]
 """A text that came from outside or not, and how it is set."""
 
 
@@ -131,7 +131,7 @@ def _summary(report: Report) -> Iterator[Block]:
     if report.verdict in NEXT:
         acting = report.verdict in (Verdict.BROKEN, Verdict.SLOWER)
         command = words.command(report) if acting else ""
-        again: list[Span] = [("; to see it again: ", ""), (command, "code")] if command else []
+        again: list[Span] = [("; to see it again: ", ""), (command, "command")] if command else []
         yield Paragraph(((NEXT[report.verdict], ""), *again, (".", "")))
 
 

@@ -107,7 +107,7 @@ def _block(block: Block, topic: str = "") -> str:
 
 def _span(written: str, style: str) -> str:
     """Spaces at the ends of a span stay: they divide it from the next."""
-    if style == "code":
+    if style in ("code", "command"):
         return code(written)
     inert = text(written, 480)
     space = " " if written[:1] == " " else "", " " if written[1:] and written[-1] == " " else ""

@@ -85,7 +85,7 @@ def _block(block: Block, console: Console, scale: float, most: int = LISTED) -> 
         cases = f" {words.named(block.cases)}" if block.cases else ""
         yield Text.assemble("\n", verdict, (words.plain(block.text + cases, 400), "" if block.verdict else "bold"))
     elif isinstance(block, Paragraph):
-        parts = [(words.printable(text)[:480], "bold" if style == "strong" else "") for text, style in block.spans]
+        parts = [_set(words.printable(text)[:480], style) for text, style in block.spans]
         yield Text.assemble(*parts)
     elif isinstance(block, Bullets):
         yield from _bullets(block.lines, most)
@@ -109,6 +109,11 @@ def _fold(fold: Fold, console: Console, scale: float) -> Iterator[RenderableType
         if left > 0:
             yield from _block(block, console, scale, left)
         left -= len(block.lines) if isinstance(block, Bullets) else 0
+
+
+def _set(text: str, style: str) -> tuple[str, str]:
+    """(text, style) of a span.  A command has backticks, so that the end of the sentence is not pasted with it."""
+    return (f"`{text}`" if style == "command" else text), ("bold" if style == "strong" else "")
 
 
 def _bullets(lines: Sequence[Bullet], most: int) -> Iterator[RenderableType]:
