@@ -23,6 +23,7 @@ from .graph import Untraceable
 from .hazards import early_uses
 from .layout import (
     ASK,
+    BUDGET,
     CACHE,
     COUNT,
     DONE,
@@ -51,8 +52,9 @@ from .programs import QUEUES, facts_of, loads_to_lds
 from .tracing import TracedAccesses, traced
 from .waves import LANES, Fault, Waves
 
-TAKEN = 10_000
-"""Branches of a wave after which others have their turn."""
+TAKEN, FIRST = 10_000, 200
+"""Branches of a wave after which others have their turn; of workgroups that wait for each other, in their first one,
+and twice as many in each after it: a grid that synchronises soon has all of them."""
 
 SAMPLE, WHOLE = 32, 20_000_000
 """Workgroups of a sample: the first, the last and others by a seed; instructions of a launch that needs none."""
@@ -344,6 +346,7 @@ class NativeMachine(Machine):
     def _range(self, run_groups: Any, blocks: Any, group: int, count: int) -> None:
         """Workgroups from `group` to before `count`."""
         while group < count:
+            self._context_words[context.BRANCHES // 8] = TAKEN
             code = run_groups(self._context_words.ctypes.data, blocks.ctypes.data, group, count)
             group = int(self._context_words[context.AT_GROUP // 8])
             while code == ASK:
@@ -366,32 +369,35 @@ class NativeMachine(Machine):
         """Do what a wave asks for, and go on."""
         wave = int(self._context_words[context.AT_WAVE // 8])
         self._ask(_Wave(blocks[wave], group, wave))
+        left = int(blocks[wave].view(np.int64)[BUDGET // 8])  # what it asks for does not lengthen its turn
+        self._context_words[context.BRANCHES // 8] = max(1, left)
         return int(self._run_group(self._context_words.ctypes.data, blocks.ctypes.data, group, wave))
 
     def _in_turns(self, blocks: Any, group: int, count: int) -> None:
         """Workgroups that wait for each other: one begins when those before it had their turn and have not ended."""
-        running, following = deque([(blocks, group)]), group + 1
+        running, following = deque([(blocks, group, 0)]), group + 1
         free: list[Any] = []
         while running:
-            blocks, group = running.popleft()
+            blocks, group, turns = running.popleft()
+            self._context_words[context.BRANCHES // 8] = min(TAKEN, FIRST << min(turns, 10))
             code = int(self._run_group(self._context_words.ctypes.data, blocks.ctypes.data, group, 0))
             while code == ASK:
                 code = self._answered(blocks, group)
             if code == SPENT:
-                running.append((blocks, group))
+                running.append((blocks, group, turns + 1))
             else:
                 free.append(blocks)
             if following < count and (code == SPENT or not running):
                 new = free.pop() if free else self._blocks()
                 self._begin(self._context_words.ctypes.data, new.ctypes.data, following)
-                running.appendleft((new, following))
+                running.appendleft((new, following, 0))
                 following += 1
             elif code == SPENT:
                 self._check_limit(running)
 
     def _check_limit(self, running: Any) -> None:
         """Fault where waves that live have executed too many instructions."""
-        waves = [_Wave(blocks[wave], group, wave) for blocks, group in running for wave in range(self._warps)]
+        waves = [_Wave(blocks[wave], group, wave) for blocks, group, _ in running for wave in range(self._warps)]
         waves = [one for one in waves if one.words[STATE // 8] != runtime.ENDED]
         spent = int(self._words[:, COUNT // 8].sum())
         if spent > self.limit * max(1, len(waves)):

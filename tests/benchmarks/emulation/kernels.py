@@ -73,6 +73,13 @@ def calling(tile):
 
 
 @triton.jit
+def meeting(flag, n):
+    tl.atomic_add(flag, 1)
+    while tl.atomic_add(flag, 0) < n:
+        pass
+
+
+@triton.jit
 def printing(x):
     tl.device_print("x", tl.load(x))
 

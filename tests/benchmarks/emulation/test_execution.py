@@ -55,6 +55,13 @@ def test_a_function_finds_its_lds_by_a_table_of_the_code_object(arch, random):
     assert np.abs(tile - expected).max() < 0.02  # of operands in TF32
 
 
+def test_workgroups_that_wait_for_all_others_of_the_grid():
+    code = kernels.compiled(kernels.meeting, "gfx942", ("*i32", "i32"), warps=1).asm["hsaco"]
+    flag = np.zeros(4, np.int32)
+    execute(code, [flag, 8], (8, 1, 1), 1)
+    assert flag[0] == 8
+
+
 def test_a_kernel_that_prints_is_refused_with_a_sentence(arch):
     code = kernels.compiled(kernels.printing, arch, ("*fp32",)).asm["hsaco"]
     with pytest.raises(NotExecutable, match="a kernel that prints calls the host, which is not emulated"):
