@@ -28,7 +28,7 @@ def test_a_case_is_cut_to_a_small_shape_that_its_name_tells():
 def test_without_the_emulator_the_way_to_it_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(installed, "NEEDED", ("tinygrad_that_is_not_there",))
     monkeypatch.setattr(program, "compile_all", lambda *asked: [])
-    asked = ["metrics", "--execute", "--lenient", "--cache", str(tmp_path), "--progress", "none"]
+    asked = ["--execute", "--lenient", "--cache", str(tmp_path), "--progress", "none"]
     assert program.main(asked) == program.USAGE
     assert "pip install 'ridgeline[emulate]'" in capsys.readouterr().err
 
@@ -127,7 +127,7 @@ def test_what_is_wrong_has_no_counts_and_is_tried_again(tmp_path, asked):
 
 @pytest.mark.nightly
 def test_what_is_executed_is_kept_by_the_code_that_decides_it(tmp_path, capsys):
-    asked = ["metrics", "--execute", "--kernel", "gemm", "--case", "n4096_k4096_m1*_fp16", "--arch", "gfx942"]
+    asked = ["--execute", "--kernel", "gemm", "--case", "n4096_k4096_m1*_fp16", "--arch", "gfx942"]
     asked += ["--cache", str(tmp_path), "--progress", "none"]
 
     def found():

@@ -184,7 +184,8 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     told: dict[str, Any] = {"exit": ChildExit(MEASURED), "base": ChildExit(MEASURED)}
 
     def follow(argv: list[str], *given: Any, **more: Any) -> ChildExit:
-        if "head=base" in argv:
+        side = json.loads(argv[argv.index("--tree") + 1].partition("=")[2])
+        if side["path"] == "base":
             of_base: ChildExit = told["base"]
             return of_base
         told["argv"] = argv
