@@ -69,11 +69,11 @@ test: lint compiled
 
 # Those that share what takes long to make are a group (pytest.mark.xdist_group), which one worker runs.
 test-slow: compiled
-	$(PYTEST) -m "slow and not nightly" -n 3 --dist loadgroup
+	$(PYTEST) -m "slow and not nightly" -n 4 --dist loadgroup
 
 # Grids, studies and whole set-ups; with SINCE=COMMIT those that a change since then can reach (tests/reached.py).
 test-nightly: compiled
-	$(PYTEST) -m nightly -n 3 --dist loadgroup $(if $(SINCE),--since $(SINCE))
+	$(PYTEST) -m nightly -n 4 --dist loadgroup $(if $(SINCE),--since $(SINCE))
 
 # What many tests would each be the first to do: compile our modules, and read all records into their cache (5.5 s of CPU).
 compiled: tools
