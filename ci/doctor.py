@@ -163,10 +163,7 @@ def _clone(root: Path) -> Finding:
 
 def _records(results: Path) -> Iterator[Finding]:
     """What is in the folder of records; an absent one is not a fault."""
-    from ci.records.store import (
-        damage_of,
-        notes_files,
-    )  # scipy: nodes that verify and bring up show findings without it
+    from ci.records.store import damage_of, notes_files  # scipy, which nodes that verify and bring up may lack
 
     names, error = list[str](), ""
     try:

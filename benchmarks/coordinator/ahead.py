@@ -113,7 +113,7 @@ class CompiledAhead:
     def _compile(self, role: str, keys: Sequence[tuple[str, str]], fields: JsonObject) -> None:
         """List the launches of some arms, or compile one; what is listed is queued before nobody waits for this."""
         try:
-            for launch in self._asked(role, "launches" if "asked" in fields else "fill", fields) or ():
+            for launch in self._answer(role, "launches" if "asked" in fields else "fill", fields) or ():
                 home = {name: fields[name] for name in ("module", "kernel")}
                 self._submit(role, [launch["case"]], **home, **launch)
         except Stopped:
@@ -129,7 +129,7 @@ class CompiledAhead:
             if is_over:
                 self._end_idle()
 
-    def _asked(self, role: str, op: str, fields: JsonObject) -> Any:
+    def _answer(self, role: str, op: str, fields: JsonObject) -> Any:
         """The launches that a process lists; None of one that it compiled."""
         with self._change:
             process = self._idle[role].pop() if self._idle[role] else None

@@ -156,7 +156,7 @@ def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any], kernels:
 
 
 def _constants(elf: Any, descriptors: int) -> Iterator[tuple[int, int]]:
-    """Sections that are loaded and are no code, but for one that has so many bytes of kernels' descriptors alone."""
+    """Loaded sections that are not code, except one that holds only kernel descriptors, of so many bytes."""
     for section in elf.iter_sections():
         loaded, code = section["sh_flags"] & ALLOCATED, section["sh_flags"] & EXECUTED
         holds = section["sh_type"] in ("SHT_PROGBITS", "SHT_NOBITS") and section.name != ".relro_padding"

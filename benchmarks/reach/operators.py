@@ -242,7 +242,7 @@ class _Index:
                     self.elsewhere[dotted].append(path)
 
     def module(self, dotted: str) -> list[str]:
-        """The files of a module; one that no source folder has is looked for in every folder that is no package."""
+        """The files of a module; if no source folder has it, those of folders that are not packages."""
         return self.modules.get(dotted) or self.elsewhere.get(dotted, [])
 
     def of_name(self, dotted: str) -> Iterator[str]:

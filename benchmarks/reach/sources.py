@@ -126,7 +126,7 @@ def syntax(source: str) -> str | None:
 
 # Names of the kernels that a source file declares, read without importing anything.
 #
-# What cannot be read for certain (a name that is no literal, a class derived from Kernel) is Unreadable.
+# What cannot be read for certain (a name that is not a literal, a class derived from Kernel) is Unreadable.
 
 
 KERNEL = "Kernel"

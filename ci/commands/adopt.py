@@ -199,11 +199,7 @@ def _request(repository: Repository, checkouts: Sequence[LocalCheckout], given: 
         other = next((role for role, path in sides.items() if path.is_file()), "")
         step = f"it is in {other}: --script-from {other}" if other else "name a script of this repository"
         raise click.UsageError(f"there is no script {below} in {taken}; {step}")
-    if (
-        not own
-        and all(path.is_file() for path in sides.values())
-        and len({path.read_bytes() for path in sides.values()}) == 2
-    ):
+    if not own and len({path.read_bytes() for path in sides.values() if path.is_file()}) > 1:
         said = f"{below} differs between base and head: both sides run the text of {taken}"
         click.echo(f"{said} (--script-from chooses)", err=True)
     here = Path.cwd().resolve()

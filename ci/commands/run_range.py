@@ -126,7 +126,7 @@ class RangeRun:
         done = (key for key, trials in ids.items() if len(trials) >= self.plan.trials)
         return {(name, self._labels[commit][name]) for name, commit in done}
 
-    def left(self) -> Iterator[tuple[Commit, tuple[str, ...]]]:
+    def remaining(self) -> Iterator[tuple[Commit, tuple[str, ...]]]:
         """(commit, its operators) of what is still to be measured, in its order."""
         done = self.measured()
         for commit in (self.span.commits[place] for place in self.span.order(self.steps)):
@@ -138,7 +138,7 @@ class RangeRun:
     def run(self, minutes: float | None = None) -> int:
         """Measure until everything is, or the time is over; the code of the last child.  Raises MeasureError."""
         begun = time.monotonic()
-        while left := list(self.left()):
+        while left := list(self.remaining()):
             spent_s = time.monotonic() - begun
             if minutes and spent_s > 60 * minutes:
                 break
@@ -193,7 +193,7 @@ def run(given: Given) -> int:
     file = given.out or project.place(f"{FOLDER}/{hashlib.sha256(asked.encode()).hexdigest()[:12]}.jsonl")
     ranging = RangeRun(repository, span, planned, file, given.steps, given.results)
     if given.dry_run:
-        steps = [(commit, ", ".join(filter(None, names)) or "all operators") for commit, names in ranging.left()]
+        steps = [(commit, ", ".join(filter(None, names)) or "all operators") for commit, names in ranging.remaining()]
         click.echo(f"would measure {len(steps)} of {len(span.commits)} commits into {file}, in this order:")
         for commit, names in steps:
             click.echo(f"  {commit.short} {plain(commit.subject, 60)}: {names}")

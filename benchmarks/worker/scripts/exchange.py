@@ -22,13 +22,11 @@ class Exchange:
         self.run_started, self._make_store, self._made = run_started, store, itertools.count()
         self._held: list[tuple[int, Any, Any]] = []
         self._settled = itertools.count()
-        self._store: Any = None
 
-    @property
+    @functools.cached_property
     def store(self) -> Any:
         """The store of all ranks."""
-        self._store = self._store or self._make_store()
-        return self._store
+        return self._make_store()
 
     def queue(self, *_: Any, **__: Any) -> SharedQueue:
         """In place of multiprocessing's Queue, of whatever kind."""
@@ -43,9 +41,7 @@ class Exchange:
         """All ranks are through with what the script started: give each what the others added."""
         turn = next(self._settled)
         for number, held, before in self._held:
-            new = isinstance(held, dict) and {key: one for key, one in held.items() if before.get(key, self) is not one}
-            changed = held[len(before) :] if isinstance(held, list) else new
-            self.store.set(f"{turn}/{number}/{rank}", pickle.dumps(changed))
+            self.store.set(f"{turn}/{number}/{rank}", pickle.dumps(_additions(held, before)))
         meet()
         for number, held, before in self._held:
             added = [pickle.loads(self.store.get(f"{turn}/{number}/{one}")) for one in range(world)]
@@ -56,6 +52,13 @@ class Exchange:
             else:
                 held[len(before) :] = [one for part in added for one in part]
                 before[:] = held
+
+
+def _additions(held: Any, before: Any) -> Any:
+    """What a dict or list holds that it did not hold before."""
+    if isinstance(held, dict):
+        return {key: one for key, one in held.items() if key not in before or before[key] is not one}
+    return held[len(before) :]
 
 
 class SharedQueue:

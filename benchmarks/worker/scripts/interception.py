@@ -320,20 +320,7 @@ LONGEST, LONGEST_VALUE, MOST_FIELDS = 160, 40, 16
 """Characters of a name and of a value in it; fields of an object that count as parameters."""
 
 NEVER = (
-    *(
-        "self",
-        "cls",
-        MOST,
-        "args",
-        "kwargs",
-        "quantiles",
-        "warmup",
-        "rep",
-        "num_iters",
-        "num_warmup",
-        "device",
-        "verbose",
-    ),
+    *("self", "cls", "args", "kwargs", "quantiles", "warmup", "rep", "num_iters", "num_warmup", "device", "verbose"),
     *("iters", "n_iters", "iterations", "repeat", "repeats", "n_repeat", "num_repeats", "trials", "num_trials"),
     *("warmup_iters", "num_warmup_iters", "n_warmup", "warmups", "profile", "benchmark_iters", "profile_ranks"),
     *("flush_l2", "l2_flush", "baseline_backend", "backends", MOST),

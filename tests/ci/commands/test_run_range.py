@@ -101,7 +101,7 @@ def test_a_run_that_was_interrupted_goes_on_and_says_what_is_not_measured(
 
 def test_operators_that_a_commit_leaves_alone_are_not_measured_there(tmp_path: Path) -> None:
     made(tmp_path / "repo", [{"gemm": 0, "norm": 0}, {"gemm": 1, "norm": 0}])
-    left = ranging(tmp_path / "repo", tmp_path / "t.jsonl").left()
+    left = ranging(tmp_path / "repo", tmp_path / "t.jsonl").remaining()
     assert [(commit.subject, operators) for commit, operators in left] == [
         ("commit 1", ("gemm", "norm")),
         ("commit 0", ("gemm",)),
