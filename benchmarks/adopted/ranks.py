@@ -1,10 +1,12 @@
-"""The ranks of a side as one: their processes, whether they are at the same timer, and their answers put together.
+"""The ranks of a side as one: their processes, whether they are at the same timer, and their answers put together; and
+the starts of a trial as one.
 
 A closure is the same on all ranks by its place in the order of calls.  It has the name that rank 0 gives it.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -108,3 +110,35 @@ def joint_facts(answers: Sequence[JsonObject]) -> JsonObject:
 
 def _digest(digests: Sequence[str | None]) -> str:
     return joint([one or "nothing" for one in digests]) or ""
+
+
+APART = 0.03
+"""Ranks whose times changed so differently are told."""
+
+
+def joint_starts(starts: Sequence[JsonObject]) -> JsonObject:
+    """The entry of a closure in a trial, of its entries in the starts of that trial, arms by role.
+
+    Sample i is the mean of their samples i.  An arm that failed in a start has no samples.
+    """
+    arms = {role: _joint_arm([one["arms"][role] for one in starts]) for role in starts[0]["arms"]}
+    warnings = dict.fromkeys(warning for one in starts for warning in one["warnings"])
+    return {**starts[0], "arms": arms, "warnings": [*warnings, *_uneven_ranks(arms)]}
+
+
+def _joint_arm(starts: Sequence[JsonObject]) -> JsonObject:
+    if failed := next((arm for arm in starts if arm["status"] != Status.OK), None):
+        return failed
+    series = [name for name in ("seconds", "skew_s", "rank_s") if starts[0].get(name)]
+    by_start = {name: zip(*(arm[name] for arm in starts), strict=True) for name in series}
+    return {**starts[0], **{name: list(map(statistics.fmean, rows)) for name, rows in by_start.items()}}
+
+
+def _uneven_ranks(arms: Mapping[str, Json]) -> list[str]:
+    """What is said where head is slower on some ranks than on others."""
+    base, head = (arms.get(role, {}).get("rank_s") for role in ("base", "head"))
+    ratios = [after / before for before, after in zip(base or (), head or (), strict=True)] if base and head else [1.0]
+    if max(ratios) <= (1 + APART) * min(ratios):
+        return []
+    told = ", ".join(f"rank {rank} {100 * (one - 1):+.1f} %" for rank, one in enumerate(ratios))
+    return [f"head takes longer on some ranks than on others: {told}"]

@@ -36,9 +36,6 @@ LATE = "the script did not come to its next timer in time; it was killed"
 SHORT_S = 100e-6
 """Calls shorter than this are timed in a graph, where they can be captured (DESIGN section 5)."""
 
-APART = 0.03
-"""Ranks whose times changed so differently are told."""
-
 MOST_CALLS = 1000
 """Calls in a sample on a host's clock."""
 
@@ -46,8 +43,8 @@ MOST_CALLS = 1000
 class ScriptSide:
     """The processes, one a rank, that run the script of one side, from its start to `ended`.
 
-    held: an event that came and has not been dealt with.  Several ranks run while somebody waits for them in `next`,
-    and then only: those of the other side are idle.
+    held: an event that came and has not been dealt with.  met: its ranks made a group.  Several ranks run up to there
+    at once, and from there on while somebody waits for them in `next`, and then only: those of the other side are idle.
     """
 
     def __init__(self, checkout: Checkout, directory: Path, variables: Mapping[str, str], ranks: int = 1) -> None:
@@ -55,7 +52,7 @@ class ScriptSide:
         self.ended: JsonObject | None = None
         self.failure: Failure | None = None
         self.held: JsonObject | None = None
-        self._runs, self._printed, self._ranks = False, "", ranks
+        self._runs, self._printed, self._ranks, self.met = False, "", ranks, False
         self._waits: tuple[str, Sequence[Json], JsonObject] | None = None
         try:
             with starting.ready(checkout.python):
@@ -68,10 +65,11 @@ class ScriptSide:
         """Have the processes run the script, or go on with the samples that they have."""
         if self.pool.alive and self.ended is None:
             self._runs, self._waits = True, (op, per_rank, fields)
-            if self._ranks == 1:
-                self._post()
+            if self._ranks == 1 or op == "script":
+                self.post()
 
-    def _post(self) -> None:
+    def post(self) -> None:
+        """Have several ranks go on now, and not only once somebody waits for them."""
         if self._waits:
             (op, per_rank, fields), self._waits = self._waits, None
             self.pool.post("the script", RUN_S, op, per_rank, **fields)
@@ -80,10 +78,14 @@ class ScriptSide:
         """The next timer; None when the script has ended, died, or come to none for so many seconds."""
         if not self._runs:
             return None
-        self._post()
+        self.post()
         self._runs = False
         try:
             found = self.pool.collect(limit_s)
+            while all(_of_group(one) for one in found):
+                self.met = True
+                self.pool.post("the script", RUN_S, "resume")
+                found = self.pool.collect(limit_s)
         except Failed as error:
             late = error.failure.status == Status.HANG
             why = f"{LATE} ({error.failure.why})" if self._ranks > 1 else LATE
@@ -112,6 +114,10 @@ class ScriptSide:
         """End the process with all it started."""
         self._printed = self.printed()
         self.pool.kill()
+
+
+def _of_group(answer: JsonObject | None) -> bool:
+    return bool(answer) and answer.get("event") == "group"  # type: ignore[union-attr]
 
 
 class ScriptPools:
@@ -241,16 +247,6 @@ class ScriptCase(CaseRun):
 
     def _calls(self, arm: PlannedArm) -> int:
         return self._sample_calls
-
-    def _take(self) -> None:
-        super()._take()
-        by_role = {arm.role: self._facts[arm.key] for arm in self.arms() if self._facts[arm.key].by_rank}
-        if self.case.world > 1 and set(by_role) == {"base", "head"}:
-            base, head = (by_role[role].ranks()["rank_s"] for role in ("base", "head"))
-            ratios = [after / before for before, after in zip(base, head, strict=True)]
-            if max(ratios) > (1 + APART) * min(ratios):
-                told = ", ".join(f"rank {rank} {100 * (one - 1):+.1f} %" for rank, one in enumerate(ratios))
-                self.warnings.append(f"head takes longer on some ranks than on others: {told}")
 
     def _warn(self, arm: PlannedArm, facts: ArmFacts) -> None:
         self.warnings += [f"{arm.role}: {one}" for one in samples.symptoms_of(facts.seconds)]

@@ -296,7 +296,9 @@ class Chosen:
     trial_s: float
 
 
-def choose(survey: Survey, rounds: int, trials: int, budget_s: float | None, same: Collection[str] = ()) -> Chosen:
+def choose(
+    survey: Survey, rounds: int, trials: int, budget_s: float | None, same: Collection[str] = (), starts: int = 1
+) -> Chosen:
     """All pairs but those of the same code, or a sample of them that fits the budget, which may be none.
 
     A script's own work (imports, inputs, its checks) is in every trial, as far as the last closure that is timed.
@@ -307,7 +309,7 @@ def choose(survey: Survey, rounds: int, trials: int, budget_s: float | None, sam
     cost = {key: sum(case_s(side[key], rounds) + tune_s(side[key]) / trials for side in sides) for key in good}
 
     def trial_s(timed: Sequence[str]) -> float:
-        return START_S + own_s(survey, timed) + sum(cost[key] for key in timed)
+        return starts * (START_S + own_s(survey, timed)) + sum(cost[key] for key in timed)
 
     if not good or budget_s is None or trial_s(good) * trials <= budget_s:
         return Chosen(tuple(good), {}, trial_s(good))

@@ -137,7 +137,7 @@ class Interceptor:
         self.taken += 1
         with self._measuring(call.threads):
             bench, users = self._bench(call), list(self._users(frame))
-            line = f"{os.path.basename(users[0].f_code.co_filename)}:{users[0].f_lineno}" if users else ""
+            line = _line_of(users[0]) if users else ""
             here = {"backend": name.backend, "case": name.case, "timer": call.timer, "line": line}
             if self._task.wanted is None:
                 if self._ranks.world > 1:
@@ -155,6 +155,13 @@ class Interceptor:
         if error is not None and call.gives_output:
             raise error
         return timing
+
+    def wait_for_turn(self, frame: FrameType) -> None:
+        """The script makes the group of its ranks: from here on it uses devices, so the coordinator says when."""
+        if os.getpid() == self.process:
+            begin = time.monotonic()
+            self._said(event="group", line=_line_of(next(self._users(frame), frame)))
+            self._begin += time.monotonic() - begin
 
     def name(self, call: TimerCall, frame: FrameType) -> str:
         """The name of a closure, without the number that tells it from others of that name."""
@@ -255,13 +262,31 @@ class Interceptor:
         try:
             if threads and threads != before:
                 torch.set_num_threads(threads)
-            yield
+            with _unprofiled(torch):
+                yield
         finally:
             self.busy = False
             if torch.get_num_threads() != before:
                 torch.set_num_threads(before)
             if self._closures is not None:
                 self._closures.seeded(self._task.seed)
+
+
+@contextlib.contextmanager
+def _unprofiled(torch: Any) -> Iterator[None]:
+    """A profiler of torch's in which the script times sees nothing of ours: it slows the host of the rank that has it,
+    for which the others wait, and digests every event of our samples at its end.
+    """
+    toggle = getattr(torch._C._autograd, "_toggle_collection_dynamic", None)
+    if toggle is None or not torch.autograd._profiler_enabled():
+        yield
+        return
+    kinds = set(torch.profiler.supported_activities())
+    toggle(False, kinds)
+    try:
+        yield
+    finally:
+        toggle(True, kinds)
 
 
 _NOTHING = Timing([float("nan")])
@@ -424,6 +449,10 @@ def function_name(function: Any) -> str:
 
 
 # ---- parts -------------------------------------------------------------------------------------------------------
+
+
+def _line_of(frame: FrameType) -> str:
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def _up(frame: FrameType | None) -> Iterator[FrameType]:

@@ -19,7 +19,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from ...channel import ADDRESS, free_port
@@ -42,7 +42,8 @@ class SeveralProcesses(BaseException):
 class Ranks:
     """This process among those of its side.  port: of the side's store of c10d.  store: file of the harness's own.
 
-    What is called on one rank must be called on all; alone a process waits for nobody.
+    What is called on one rank must be called on all; alone a process waits for nobody.  before_group: called where the
+    script makes the group of all its ranks.
     """
 
     def __init__(self, rank: int = 0, world: int = 1, port: int = 0, store: str = "") -> None:
@@ -51,6 +52,7 @@ class Ranks:
         self._device: Any = None
         self._server: Any = None
         self._processes: list[Any] = []
+        self.before_group: Callable[[FrameType], None] = lambda frame: None
         self._exchange = Exchange(lambda: self._shared("exchange"), self._run_started)
 
     def variables(self) -> dict[str, str]:
@@ -163,6 +165,7 @@ class Ranks:
             world = asked.get("world_size") or -1
             self.expect(int(os.environ.get("WORLD_SIZE", "0")) if world == -1 else int(world), "init_process_group")
             if self.world > 1:
+                self.before_group(sys._getframe(1))
                 os.environ.update(self.variables())
                 if asked.get("store") is None:  # a second group must not find the keys of the first
                     asked |= {"init_method": None, "store": module.PrefixStore(f"group {next(times)}", link())}

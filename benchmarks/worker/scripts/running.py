@@ -38,6 +38,7 @@ def run(task: JsonObject, channel: Any) -> JsonObject:
     ranks = Ranks(what.rank, what.world, what.port, what.store)
     os.environ.update(ranks.variables())
     to = Interceptor(channel, what, ranks)
+    ranks.before_group = to.wait_for_turn
     programs = Programs(to.is_users, what.packages, ranks)
     clocks = own_clocks.OwnClocks(to)
     random.seed(what.seed)

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.adopted.ranks import disagreement, joint_end, joint_facts
+from benchmarks.adopted import session
+from benchmarks.adopted.ranks import disagreement, joint_end, joint_facts, joint_starts
+from benchmarks.adopted.session import ScriptSession
+from benchmarks.adopted.sides import ScriptSide
 from benchmarks.adopted.survey import sets_variables
 from benchmarks.worker.scripts.exchange import Exchange, SharedManager
 from benchmarks.worker.scripts.ranks import Ranks, SeveralProcesses
@@ -73,6 +76,24 @@ def test_the_slowest_rank_counts_and_every_rank_is_compared(adopt: Adopt) -> Non
     assert len(head["rank_s"]) == 2
     assert sorted(base["seconds"])[4] < 0.02
     assert "rank 0 of 2 ms" in found.printed()
+
+
+@pytest.mark.slow
+def test_on_gpus_each_side_is_set_up_first_once_in_a_trial(adopt: Adopt, monkeypatch: pytest.MonkeyPatch) -> None:
+    roles: list[str] = []
+
+    def started(checkout: Any, *more: Any) -> ScriptSide:
+        roles.append(checkout.role)
+        return ScriptSide(checkout, *more)
+
+    monkeypatch.setattr(session, "ScriptSide", started)
+    monkeypatch.setattr(ScriptSession, "_has_gpu", property(lambda self: bool(self.machine)))
+    monkeypatch.setattr(ScriptSession, "_refuse_more_ranks_than_gpus", lambda self: None)
+    found = adopt(BY_TORCHRUN, *CPU, base={"mylib/__init__.py": LIBRARY}, head={"mylib/__init__.py": LIBRARY})
+    assert found.code == 0, found.said
+    assert roles == ["base", "head"] * 2 + ["head", "base"] + ["base", "head"]  # survey, both starts, the next ahead
+    for arm in found.arms().values():
+        assert (len(arm["seconds"]), len(arm["rank_s"])) == (8, 2)
 
 
 FAULTS = [
@@ -201,6 +222,24 @@ def test_facts_of_ranks_are_those_of_one_process() -> None:
     assert (found["expected_s"], found["repeats"], found["bits"]) == (2.0, False, "")
     assert found["ran"] == {"f": "1"}
     assert found["names"] == ["mine/peer=1", "mine/peer=1"] or found["names"] == ["mine/x=1", "mine/peer=1"]
+
+
+def test_a_sample_of_a_trial_is_the_mean_of_its_starts() -> None:
+    def start(base_s: float, head_s: float) -> dict[str, Any]:
+        arms = {role: arm(one) for role, one in (("base", base_s), ("head", head_s))}
+        return {"method": "events of ranks", "arms": arms, "warnings": ["alike"]}
+
+    def arm(seconds: float) -> dict[str, Any]:
+        return {"status": "ok", "seconds": [seconds, 2 * seconds], "skew_s": [0.0, 0.0], "rank_s": [seconds, 1.0]}
+
+    found = joint_starts([start(1.0, 3.0), start(3.0, 1.0)])
+    assert found["arms"]["base"]["seconds"] == found["arms"]["head"]["seconds"] == [2.0, 4.0]
+    assert found["warnings"] == ["alike"]
+    [*_, uneven] = joint_starts([start(1.0, 1.1)])["warnings"]
+    assert uneven == "head takes longer on some ranks than on others: rank 0 +10.0 %, rank 1 +0.0 %"
+    failed = start(1.0, 1.0)
+    failed["arms"]["head"] = {"status": "crash", "why": "killed"}
+    assert joint_starts([start(1.0, 1.0), failed])["arms"]["head"] == {"status": "crash", "why": "killed"}
 
 
 def test_alone_a_process_waits_for_nobody_and_a_group_of_several_says_how_many() -> None:
