@@ -151,16 +151,46 @@ def watch(c: Code, what: str, size: int, race: Any, delta: Any) -> None:
         with c.b.if_then(c.b.icmp_unsigned("==", c.field(context, UNIT), c.const(shift))):
             c.b.store(c.b.call(_order(c.b.module, what, size, shift), [context, record, addresses, mask, queue]), left)
     with c.b.if_then(c.b.icmp_unsigned("!=", c.get(left), c.const(0))):
-        differs = c.var(c.get(left) if what == "load" else c.const(0))
-        part = c.ir.IntType(8 * min(4, size))
-        if what == "store":
-            with c.lanes(c.get(left)) as lane:
-                place = c.b.inttoptr(c.b.add(c.get(c.element(addresses, lane)), delta), c.pointer)
-                for word in range(max(1, size // 4)):
-                    value = c.b.load(c.element(data, c.b.add(lane, c.const(LANES * word)), c.i32), typ=c.i32)
-                    stored = value if size >= 4 else c.b.trunc(value, part)
-                    other = c.b.icmp_unsigned("!=", stored, c.b.load(c.at(place, 4 * word), typ=part, align=1))
-                    bit = c.b.shl(c.b.zext(other, c.i64), lane)
-                    c.b.store(c.b.or_(c.get(differs), bit), differs)
         how = c.b.add(c.b.shl(queue, c.const(1)), c.const(int(what == "store")))
-        c.b.call(race, [context, record, addresses, c.get(left), c.const(size), how, c.get(differs)])
+        differs = c.get(left) if what == "load" else _changed(c, size, c.get(left), delta)
+        c.b.call(race, [context, record, addresses, c.get(left), c.const(size), how, differs])
+
+
+def _changed(c: Code, size: int, left: Any, delta: Any) -> Any:
+    """The lanes, of those that are left, at whose places a store leaves something else than there was, which takes that
+    it is made: of several lanes at one place the last one's value stays."""
+    words, part = max(1, size // 4), c.ir.IntType(8 * min(4, size))
+    with c.b.goto_entry_block():
+        before = c.b.alloca(part, LANES * words)
+    changed = c.var(0)
+
+    def each(lane: Any) -> list[tuple[Any, Any]]:
+        place = c.b.inttoptr(c.b.add(c.get(c.element(c.args[2], lane)), delta), c.pointer)
+        held = [c.element(before, c.b.add(lane, c.const(LANES * word)), part) for word in range(words)]
+        return [(c.at(place, 4 * word), one) for word, one in enumerate(held)]
+
+    with c.lanes(left) as lane:
+        for there, held in each(lane):
+            c.b.store(c.b.load(there, typ=part, align=1), held)
+    move(c, "store", size, delta)
+    with c.lanes(left) as lane:
+        for there, held in each(lane):
+            other = c.b.icmp_unsigned("!=", c.b.load(there, typ=part, align=1), c.b.load(held, typ=part))
+            c.b.store(c.b.or_(c.get(changed), c.b.shl(c.b.zext(other, c.i64), lane)), changed)
+    return c.get(changed)
+
+
+def move(c: Code, what: str, size: int, delta: Any) -> None:
+    """An access by lanes, whose function has the context, the record, addresses, mask and data as its arguments."""
+    _, _, addresses, mask, data, _ = c.args
+    part = c.ir.IntType(8 * min(4, size))
+    with c.lanes(mask) as lane:
+        place = c.b.inttoptr(c.b.add(c.get(c.element(addresses, lane)), delta), c.pointer)
+        for word in range(max(1, size // 4)):
+            held, there = c.element(data, c.b.add(lane, c.const(LANES * word)), c.i32), c.at(place, 4 * word)
+            if what == "load":
+                value = c.b.load(there, typ=part, align=1)
+                c.b.store(value if size >= 4 else c.b.zext(value, c.i32), held)
+            else:
+                value = c.b.load(held, typ=c.i32)
+                c.b.store(value if size >= 4 else c.b.trunc(value, part), there, align=1)

@@ -62,7 +62,7 @@ from .layout import (
 )
 from .layout import COUNT as TIMES
 from .programs import MOST
-from .races import ALL, race, watch
+from .races import ALL, move, race, watch
 from .waves import LANES
 
 WHATS = ("load", "store", "atomic")
@@ -354,7 +354,6 @@ def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local:
     with c.b.if_then(c.b.icmp_unsigned("==", mask, c.const(0))):
         c.b.ret_void()
     given = [context, record, addresses, mask, c.const(size)]
-    part = c.ir.IntType(8 * min(4, size))
     if local:
         c.b.call(functions["count_local"], [*given, c.const(int(what == "load"))])
         delta = c.field(context, LDS)
@@ -371,17 +370,7 @@ def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local:
             pair = [data, there] if what == "load" else [there, data]
             c.b.call(copy, [*pair, c.const(4 * LANES), c.ir.Constant(c.i1, 0)])
             c.b.ret_void()
-    with c.lanes(mask) as lane:
-        place = c.b.inttoptr(c.b.add(c.get(c.element(addresses, lane)), delta), c.pointer)
-        for word in range(max(1, size // 4)):
-            held = c.element(data, c.b.add(lane, c.const(LANES * word)), c.i32)
-            there = c.at(place, 4 * word)
-            if what == "load":
-                value = c.b.load(there, typ=part, align=1)
-                c.b.store(value if size >= 4 else c.b.zext(value, c.i32), held)
-            else:
-                value = c.b.load(held, typ=c.i32)
-                c.b.store(value if size >= 4 else c.b.trunc(value, part), there, align=1)
+    move(c, what, size, delta)
     c.b.ret_void()
 
 

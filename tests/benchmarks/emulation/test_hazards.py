@@ -143,6 +143,12 @@ def written(*instructions: tuple[str, str, dict[str, int]]) -> bytes:
     return b"".join(bytes(encoded(form, name, **fields).to_bytes()) for form, name, fields in instructions)
 
 
+def begun(*code: bytes) -> Any:
+    """A change by which the softmax is this code and ends."""
+    at, text = softmax_of("gfx942").entry, b"".join([*code, END])
+    return lambda image: image[:at] + text + image[at + len(text) :]
+
+
 def test_a_store_races_with_a_load_of_another_wave_though_its_own_wave_has_loaded_there_since():
     read = written(
         ("VOP1", "V_READFIRSTLANE_B32_E32", {"vdst": VGPR, "src0": VGPR}),  # s0: its first lane in the workgroup
@@ -157,11 +163,18 @@ def test_a_store_races_with_a_load_of_another_wave_though_its_own_wave_has_loade
         4, "little"
     )
 
-    def changed(*code: bytes) -> Any:
-        at = softmax_of("gfx942").entry
-        text = b"".join([read, waited(lgkm=0), *code, over, store, END])  # by wave 1 alone
-        return lambda image: image[:at] + text + image[at + len(text) :]
-
-    launched("gfx942", changed(BARRIER), warps=2)
+    launched("gfx942", begun(read, waited(lgkm=0), BARRIER, over, store), warps=2)  # by wave 1 alone
     with pytest.raises(Race, match="DS_READ_B32 at 0x8, wave 0, before DS_WRITE_B32 at 0x20, wave 1"):
-        launched("gfx942", changed(), warps=2)
+        launched("gfx942", begun(read, waited(lgkm=0), over, store), warps=2)
+
+
+def test_waves_whose_lanes_leave_the_same_value_at_a_place_need_no_order():
+    at_once = written(  # 64 values to one place: lane 63's stays
+        ("VOP1", "V_MOV_B32_E32", {"vdst": VGPR + 2, "src0": 128}),
+        ("VOP2", "V_AND_B32_E32", {"vdst": VGPR + 4, "src0": 191, "vsrc1": VGPR}),
+    )
+    store = written(("DS", "DS_WRITE_B32", {"addr": VGPR + 2, "data0": VGPR + 4}))
+    launched("gfx942", begun(at_once, store), warps=2)
+    own = written(("VOP1", "V_MOV_B32_E32", {"vdst": VGPR + 4, "src0": VGPR}))
+    with pytest.raises(Race, match="DS_WRITE_B32 at 0xc, wave 0, before DS_WRITE_B32 at 0xc, wave 1"):
+        launched("gfx942", begun(at_once, own, store), warps=2)
