@@ -40,7 +40,7 @@ MAX_FLOPS, MAX_BYTES = 50_000_000, 4_000_000
 """Of a declared case that is small enough to be executed as it is: about 5 s of a core (2026-11)."""
 
 RANKS = 2
-"""Of a world that is executed; `python -m tests.study.memory_order` has 4 and 8, too."""
+"""Of a world that is executed."""
 
 SEEDS = range(1, 5)
 """Of its schedules.  Of 953 faults of memory order that were planted in our operators the last was found by seed 2."""

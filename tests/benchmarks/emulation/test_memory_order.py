@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from benchmarks.emulation import cases
+from benchmarks.emulation.cases import SmallCase
 from benchmarks.emulation.code_object import KernelCode
-from benchmarks.emulation.collective import Schedules, programs
+from benchmarks.emulation.collective import Schedules, programs, world
 from benchmarks.emulation.counts import Uncounted
 from benchmarks.emulation.machine import known
 from benchmarks.emulation.operands import Unknown
@@ -23,7 +24,22 @@ from benchmarks.worker.failures import Refused
 from kernels.grouped_gemm import grouped_gemm_forward
 from kernels.registry import discover
 from kernels.spec import Tolerance
-from tests.study.memory_order import built, variants
+
+OPERATORS = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "gemm_all_scatter")
+
+
+def variants(ranks: int, arch: str = "gfx942") -> list[SmallCase]:
+    """What the operators declare to be executed on so many ranks."""
+    kernels = discover().kernels
+    small_cases = cases.small_cases({name: kernels[name] for name in OPERATORS}, [arch], ranks)
+    return [small for small in small_cases if small.case.world == ranks]
+
+
+def built(variant: SmallCase, arch: str) -> Schedules:
+    """The variant on all ranks, its first schedule compared with the reference."""
+    kernel = discover().kernels[variant.operator]
+    return Schedules(world(kernel, variant.backend, variant.case, arch, dict(variant.knobs)))
+
 
 VARIANTS = variants(cases.RANKS)
 STAGED = next(one for one in VARIANTS if (one.operator, one.backend) == ("all_gather", "triton"))
@@ -127,7 +143,7 @@ def test_an_invalidation_is_not_needed_where_data_are_read_past_the_caches(sound
     ],
 )
 def test_every_collective_is_right_on_two_ranks(variant, arch):
-    """Each operator on both targets; `python -m tests.study.memory_order` takes all of them on both, and more ranks."""
+    """Each operator on both targets."""
     schedules = built(variant, arch)
     assert [hazard(schedules, seed) for seed in range(1, 4)] == [None] * 3
 

@@ -44,7 +44,7 @@ def build(folder: Path) -> None:
         shutil.copytree(ROOT / "tests/benchmarks" / tree / package, folder / package, ignore=_NO_CACHES)
     (folder / "pyproject.toml").write_text('[tool.ridgeline]\nkernels = ["toy", "samples"]\n')
     (folder / ".gitignore").write_text(
-        "__pycache__/\n.ridgeline/\nresults*/\nsite/\nmade.jsonl\nmore.jsonl\nsteps.csv\nprinted\n"
+        "__pycache__/\n.ridgeline/\nresults*/\nsite/\nmade.jsonl\nmore.jsonl\nsteps.csv\n"
     )
     repository(folder)
     for name in ("toy/steady.py", "samples/all_gather.py"):
