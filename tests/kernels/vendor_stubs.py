@@ -7,7 +7,9 @@ scale_view, make_ascale_view) and not from how our adapters lay it out: the two 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,9 +19,47 @@ from typing import Any
 import torch
 
 from kernels.moe_gemm2_mxfp4 import formats
-from tests.kernels.contracts import OPERATOR, UpstreamFunction, recorded
 
-RECORDED = {one.name: one for one in recorded()}
+OPERATOR = "::"
+"""Between the namespace and the name of a torch operator."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UpstreamFunction:
+    """A function as it was read.  parameters: as in its source or in an operator's schema; earlier: of older versions."""
+
+    name: str
+    distribution: str
+    repository: str
+    path: str
+    commit: str
+    date: str
+    parameters: tuple[str, ...]
+    tensors: Mapping[str, Mapping[str, Any]]
+    earlier: tuple[tuple[str, ...], ...]
+
+
+def _recorded() -> Iterator[UpstreamFunction]:
+    for file in (Path(__file__).parents[1] / "recordings" / "vendors").glob("*.json"):
+        told = json.loads(file.read_text())
+        about = {key: told[key] for key in ("distribution", "repository", "commit", "date")}
+        for one in told["functions"]:
+            own = {key: one[key] for key in ("name", "path", "tensors")}
+            earlier = tuple(_parameters(old["signature"]) for old in one.get("earlier", ()))
+            yield UpstreamFunction(**about, **own, parameters=_parameters(one["signature"]), earlier=earlier)
+
+
+def _parameters(signature: str) -> tuple[str, ...]:
+    """Of `def f(...)` or of a schema `f(...) -> Tensor`."""
+    inside = signature.partition("(")[2].removesuffix(" -> Tensor").removesuffix(")")
+    return tuple(re.split(r",\s*", inside))
+
+
+def name_of(parameter: str) -> str:
+    return parameter.partition("=")[0].split()[-1]
+
+
+RECORDED = {one.name: one for one in _recorded()}
 DTYPES = {
     torch.bfloat16: "bf16",
     torch.float16: "fp16",
@@ -276,13 +316,6 @@ def called(name: str, given: dict[str, Any]) -> Any:
     return SEMANTICS[name](**given)
 
 
-def signature_text(function: UpstreamFunction) -> str:
-    typed = [(one.kind, f"{one.type} {one}".strip()) for one in function.arguments]
-    parts = [text for kind, text in typed if kind == "positional or keyword"]
-    named = [text for kind, text in typed if kind == "keyword only"]
-    return ", ".join([*parts, *(["*", *named] if named else [])])
-
-
 @contextlib.contextmanager
 def installed(folder: Path, functions: Mapping[str, UpstreamFunction]) -> Iterator[None]:
     """Packages with these functions on the path, and torch operators, while the block runs."""
@@ -293,7 +326,7 @@ def installed(folder: Path, functions: Mapping[str, UpstreamFunction]) -> Iterat
         if OPERATOR not in name:
             module, _, last = name.rpartition(".")
             path = f"{module.replace('.', '/')}.py"
-            text = MODULE.format(name=last, signature=signature_text(one), full=name)
+            text = MODULE.format(name=last, signature=", ".join(one.parameters), full=name)
             sources[path] = sources.get(path, HEAD[module.partition(".")[0]]) + text
     sources["primus_turbo/pytorch/__init__.py"] = ""
     _write(folder, sources)
@@ -324,12 +357,12 @@ def _register(library: Any, operators: list[UpstreamFunction]) -> None:
     """The operators of a namespace, on the CPU, with the schemas of their records."""
     for one in operators:
         name = one.name.partition(OPERATOR)[2]
-        library.define(f"{name}({signature_text(one)}) -> Tensor")
+        library.define(f"{name}({', '.join(one.parameters)}) -> Tensor")
         library.impl(name, _operator(one), "CPU")
 
 
 def _operator(function: UpstreamFunction) -> Callable[..., Any]:
-    names = [one.name for one in function.arguments]
+    names = [name_of(one) for one in function.parameters]
 
     def run(*values: Any, **named: Any) -> Any:
         return called(function.name, {**dict(zip(names, values, strict=False)), **named})
