@@ -26,7 +26,7 @@ OPERATOR = "::"
 
 @dataclasses.dataclass(frozen=True)
 class UpstreamFunction:
-    """A function as it was read.  parameters: as in its source or in an operator's schema; earlier: of older versions."""
+    """A function as it was read.  parameters: as in its source or in a schema; earlier: of older versions."""
 
     name: str
     distribution: str

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import types
 from pathlib import Path
 
 import pytest
 
-from benchmarks.machine.gpus import AmdSmi, GpuFacts, Nvml, facts_by_files, gpu_facts, gpus_of_run
+from benchmarks.machine import gpus
+from benchmarks.machine.gpus import (
+    AmdSmi,
+    GpuFacts,
+    Nvml,
+    facts_by_files,
+    facts_by_library,
+    gpu_facts,
+    gpus_of_run,
+    open_monitor,
+)
 from benchmarks.machine.system import pci_gpus
 from tests.benchmarks.conftest import always
+from tests.benchmarks.machine.test_fingerprint import H200, MI300X
+from tests.benchmarks.machine.test_limits import amd_node, mi300x, write
 
 
 def nvml_facts() -> list[GpuFacts]:
@@ -20,9 +33,7 @@ def nvml_facts() -> list[GpuFacts]:
 
 
 def amdsmi_facts() -> GpuFacts:
-    library = AmdSmi()
-    [address] = library.handles
-    return library.facts(address)
+    return AmdSmi().facts("0000:c1:00.0")
 
 
 def refuse(*_: object) -> None:
@@ -33,7 +44,7 @@ def refuse(*_: object) -> None:
 
 
 @pytest.fixture
-def fake_nvml(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
+def nvml(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
     """Two H200, as NVML shows them."""
     fake = types.SimpleNamespace(
         nvmlInit=lambda: None,
@@ -43,6 +54,10 @@ def fake_nvml(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
             busId=f"00000000:{handle + 1:02X}:00.0".encode(), pciDeviceId=0x233510DE
         ),
         nvmlDeviceGetName=always(b"NVIDIA H200"),
+        nvmlDeviceGetClockInfo=lambda handle, kind: {1: 1830, 2: 3201}[kind],
+        nvmlDeviceGetTemperature=always(41),
+        nvmlDeviceGetPowerUsage=always(412_345),
+        nvmlDeviceGetCurrentClocksEventReasons=always(0x4 | 0x20),
         nvmlDeviceGetMigMode=always([0, 0]),
         nvmlDeviceGetPowerManagementLimit=always(700_000),
         nvmlDeviceGetPowerManagementDefaultLimit=always(700_000),
@@ -60,24 +75,24 @@ def fake_nvml(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
     return fake
 
 
-H200 = GpuFacts(
+FACTS_OF_H200 = GpuFacts(
     *("0000:01:00.0", "NVIDIA H200", "2335", "580.1", "", "", 700.0, 700.0, 1980, "", 0, 0, 18, 0, None, 600 << 20, 0),
     (),
 )
 
 
-def test_nvml(fake_nvml: types.SimpleNamespace) -> None:
+def test_nvml(nvml: types.SimpleNamespace) -> None:
     first, second = nvml_facts()
-    assert first == H200
+    assert first == FACTS_OF_H200
     assert (second.address, second.links, second.links_down) == ("0000:02:00.0", 18, 1)
 
 
 @pytest.mark.parametrize(("rows", "retiring", "pending"), [((0, 2, 1, 0), 0, 1), ((0, 2, 0, 0), 1, 0), (None, 1, 1)])
 def test_pages_that_wait(
-    fake_nvml: types.SimpleNamespace, rows: tuple[int, ...] | None, retiring: int, pending: int
+    nvml: types.SimpleNamespace, rows: tuple[int, ...] | None, retiring: int, pending: int
 ) -> None:
-    fake_nvml.nvmlDeviceGetRemappedRows = refuse if rows is None else lambda handle: rows
-    fake_nvml.nvmlDeviceGetRetiredPagesPendingStatus = lambda handle: retiring
+    nvml.nvmlDeviceGetRemappedRows = refuse if rows is None else lambda handle: rows
+    nvml.nvmlDeviceGetRetiredPagesPendingStatus = lambda handle: retiring
     assert nvml_facts()[0].bad_pages == pending
 
 
@@ -85,14 +100,23 @@ def test_pages_that_wait(
 
 
 @pytest.fixture
-def fake_amdsmi(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
-    """One MI300X, as amdsmi of ROCm 7 shows it."""
+def amdsmi(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
+    """An MI300X behind another one, as amdsmi of ROCm 7 shows it."""
+    metrics = {
+        "current_gfxclks": [2100, 1184, 1190, 65535],
+        "current_uclk": 1300,
+        "temperature_hotspot": 55,
+        "current_socket_power": 702,
+        "average_socket_power": "N/A",
+        "indep_throttle_status": 0,
+    }
     enum = types.SimpleNamespace(name="AMDSMI_XGMI_STATUS_NO_ERRORS")
     fake = types.SimpleNamespace(
         AmdSmiClkType=types.SimpleNamespace(GFX=0),
         amdsmi_init=lambda: None,
-        amdsmi_get_processor_handles=lambda: ["only"],
-        amdsmi_get_gpu_device_bdf=always("0000:C1:00.0"),
+        amdsmi_get_processor_handles=lambda: ["11", "C1"],
+        amdsmi_get_gpu_device_bdf=lambda handle: f"0000:{handle}:00.0",
+        amdsmi_get_gpu_metrics_info=lambda handle: metrics if handle == "C1" else {},
         amdsmi_get_gpu_asic_info=always({"market_name": "AMD Instinct MI300X", "device_id": 0x74A1}),
         amdsmi_get_power_cap_info=always({"power_cap": 550_000_000, "default_power_cap": 750_000_000}),
         amdsmi_get_gpu_total_ecc_count=always({"correctable_count": 4, "uncorrectable_count": 2}),
@@ -114,7 +138,7 @@ def fake_amdsmi(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
     return fake
 
 
-def test_amdsmi(fake_amdsmi: types.SimpleNamespace) -> None:
+def test_amdsmi(amdsmi: types.SimpleNamespace) -> None:
     assert amdsmi_facts() == GpuFacts(
         *("0000:c1:00.0", "AMD Instinct MI300X", "74a1", "6.12", "SPX", "NPS1", 550.0, 750.0, 2100, "", 2, 1, 7, 1),
         *(False, None, None, ("process of another container (pid 999999999)",)),
@@ -139,11 +163,11 @@ def test_amdsmi(fake_amdsmi: types.SimpleNamespace) -> None:
     ],
 )
 def test_other_shapes_and_units(
-    fake_amdsmi: types.SimpleNamespace, name: str, answer: object, field: str, value: object
+    amdsmi: types.SimpleNamespace, name: str, answer: object, field: str, value: object
 ) -> None:
-    setattr(fake_amdsmi, f"amdsmi_{name}", lambda *_: answer)
+    setattr(amdsmi, f"amdsmi_{name}", lambda *_: answer)
     assert getattr(amdsmi_facts(), field) == value
-    setattr(fake_amdsmi, f"amdsmi_{name}", refuse)
+    setattr(amdsmi, f"amdsmi_{name}", refuse)
     assert getattr(amdsmi_facts(), field) in (None, "")
 
 
@@ -153,11 +177,9 @@ def test_other_shapes_and_units(
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A node with one MI355X and a CPU, and a process of somebody else's on the GPU."""
-    base = tmp_path / "root"
-    device = base / "sys/bus/pci/devices/0000:75:00.0"
+    base = amd_node(tmp_path / "root", 0)
+    device = mi300x(base, 0)
     files = {
-        device / "vendor": "0x1002",
-        device / "class": "0x120000",
         device / "device": "0x75a3",
         device / "product_name": "AMD Instinct MI355X",
         device / "current_compute_partition": "SPX",
@@ -167,35 +189,22 @@ def root(tmp_path: Path) -> Path:
         device / "power_dpm_force_performance_level": "auto",
         device / "hwmon/hwmon3/power1_cap": "1400000000",
         device / "hwmon/hwmon3/power1_cap_default": "1400000000",
-        device / "ras/umc_err_count": "ue: 1\nce: 7\n",
-        device / "ras/gfx_err_count": "ue: 0\nce: 2\n",
-        device / "ras/gpu_vram_bad_pages": "0x00000001 : 0x00001000 : R\n0x00000002 : 0x00001000 : P\n",
-        device / "drm/renderD128/dev": "226:128",
-        base / "sys/class/kfd/kfd/topology/nodes/0/properties": "simd_count 0\n",
-        base / "sys/class/kfd/kfd/topology/nodes/1/properties": "simd_count 1024\ndrm_render_minor 128\n",
-        base / "sys/class/kfd/kfd/topology/nodes/1/gpu_id": "4711",
-        base / "sys/class/kfd/kfd/proc/77/vram_4711": "5000000",
-        base / "sys/class/kfd/kfd/proc/78/vram_4711": "0",
-        base / "proc/77/comm": "vllm\n",
-        base / "proc/cmdline": "BOOT_IMAGE=/vmlinuz iommu=pt quiet\n",
-        base / "proc/sys/kernel/numa_balancing": "0\n",
-        base / "dev/dri/renderD128": "",
-        base / "dev/kfd": "",
-        base / "dev/shm/empty": "",
+        device / "ras/umc_err_count": "ue: 1\nce: 7",
+        device / "ras/gfx_err_count": "ue: 0\nce: 2",
+        device / "ras/gpu_vram_bad_pages": "0x00000001 : 0x00001000 : R\n0x00000002 : 0x00001000 : P",
+        base / "sys/class/kfd/kfd/proc/77/vram_1001": "5000000",
+        base / "sys/class/kfd/kfd/proc/78/vram_1001": "0",
+        base / "proc/77/comm": "vllm",
     }
     for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    driver = base / "sys/bus/pci/drivers/amdgpu"
-    driver.mkdir(parents=True)
-    (device / "driver").symlink_to(driver)
+        write(path, text)
     return base
 
 
 def test_files(root: Path) -> None:
     [gpu] = pci_gpus(root)
     assert facts_by_files(root, gpu) == GpuFacts(
-        *("0000:75:00.0", "AMD Instinct MI355X", "75a3", "", "SPX", "NPS1", 1400.0, 1400.0, None, "", 1, 1),
+        *("0000:05:00.0", "AMD Instinct MI355X", "75a3", "", "SPX", "NPS1", 1400.0, 1400.0, None, "", 1, 1),
         *(None, None, None, 300_000_000, 0, ("vllm (pid 77)",)),
     )
 
@@ -206,11 +215,11 @@ def test_a_gpu_of_another_job_is_none_of_ours(root: Path) -> None:
 
 
 def test_the_library_goes_before_the_files(
-    root: Path, fake_amdsmi: types.SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    root: Path, amdsmi: types.SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_amdsmi.amdsmi_get_gpu_device_bdf = lambda handle: "0000:75:00.0"
-    fake_amdsmi.amdsmi_get_gpu_asic_info = lambda handle: {"market_name": "AMD Instinct MI355X", "device_id": 0x75A3}
-    fake_amdsmi.amdsmi_get_gpu_memory_partition = refuse
+    amdsmi.amdsmi_get_processor_handles = lambda: ["05"]
+    amdsmi.amdsmi_get_gpu_asic_info = lambda handle: {"market_name": "AMD Instinct MI355X", "device_id": 0x75A3}
+    amdsmi.amdsmi_get_gpu_memory_partition = refuse
     [found], absent = gpu_facts(root)
     assert absent == {}
     assert (found.uncorrected, found.memory, found.used_bytes, found.product) == (2, "NPS1", 300_000_000, "MI355X")
@@ -244,3 +253,73 @@ def test_the_gpus_of_a_run(
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert [gpu.address for gpu in gpus_of_run([GpuFacts(name) for name in "abc"], ours)] == chosen
+
+
+# Clocks, power and throttle reasons.
+
+
+def test_nvidia(nvml):
+    monitor, why = open_monitor([H200])
+    assert why is None
+    assert monitor.read(0) == {
+        "sm_clock_mhz": 1830,
+        "mem_clock_mhz": 3201,
+        "temperature_c": 41,
+        "power_w": 412.3,
+        "throttle": "software power cap, software thermal",
+    }
+
+
+def test_a_gpu_that_is_lost_does_not_hide_the_others(nvml):
+    real = nvml.nvmlDeviceGetPciInfo
+    nvml.nvmlDeviceGetPciInfo = lambda handle: real(handle) if handle else refuse()
+    nvml.nvmlDeviceGetPowerUsage = lambda handle: {1: 700_000}[handle]
+    monitor, _ = open_monitor([{**H200, "pci": "0000:02:00.0"}])
+    assert monitor.read(0)["power_w"] == 700.0
+    absent = {}
+    assert list(facts_by_library(Nvml, absent)) == ["0000:02:00.0"]
+    assert absent == {"pynvml": "1 of the GPUs give no answer"}
+
+
+def test_what_a_driver_refuses_is_none(nvml):
+    nvml.nvmlDeviceGetPowerUsage = nvml.nvmlDeviceGetTemperature = refuse
+    nvml.nvmlDeviceGetCurrentClocksEventReasons = lambda handle: 0
+    monitor, _ = open_monitor([H200])
+    reading = monitor.read(0)
+    assert (reading["power_w"], reading["temperature_c"], reading["throttle"]) == (None, None, "none")
+
+
+def test_amd_takes_the_slowest_die_of_the_right_device(amdsmi):
+    monitor, _ = open_monitor([MI300X])
+    assert monitor.read(0) == {
+        "sm_clock_mhz": 1184,
+        "mem_clock_mhz": 1300,
+        "temperature_c": 55,
+        "power_w": 702,
+        "throttle": "none",
+    }
+    assert monitor.facts(0) == amdsmi_facts()
+
+
+def test_absent_is_said(monkeypatch):
+    assert open_monitor([]) == (None, "no GPU")
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    monitor, why = open_monitor([MI300X])
+    assert monitor is None
+    assert why.startswith("amdsmi: ModuleNotFoundError")
+
+
+def test_a_recorder_reads_before_during_and_after(nvml, monkeypatch):
+    monkeypatch.setattr(gpus, "PERIOD_S", 0.01)
+    monitor, why = open_monitor([H200, {**H200, "index": 1}])
+    with gpus.Recorder(monitor, why, 2).recording() as so_far:
+        time.sleep(0.2)
+        found = so_far()
+    assert found["before"]["sm_clock_mhz"] == found["after"]["others"][0]["sm_clock_mhz"] == 1830
+    assert len(found["during"]) >= 3
+    assert found["during"][0]["at_s"] < found["during"][-1]["at_s"]
+
+
+def test_a_long_trial_is_thinned_evenly():
+    assert [r["at_s"] for r in gpus.thinned([{"at_s": i} for i in range(100)], 4)] == [0, 25, 50, 75]
+    assert len(gpus.thinned([{}] * 3, 4)) == 3

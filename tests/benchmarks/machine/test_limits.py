@@ -7,7 +7,6 @@ import errno
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from benchmarks.machine import limits, system
 from benchmarks.machine.gpus import GpuFacts
 from benchmarks.machine.limits import NodeFacts
 from benchmarks.machine.system import HostFacts
+from tests.benchmarks.machine.test_fingerprint import MI300X
 
 GPU = GpuFacts(
     address="0000:05:00.0",
@@ -125,7 +125,7 @@ def _no_hiding(monkeypatch):
 
 def said_of(root: Path, count: int) -> list[str]:
     """What is said of GPUs that cannot be used, where torch sees so many; each has a next step."""
-    found = list(limits.unseen_gpus([device(i) for i in range(count)], root))
+    found = list(limits.unseen_gpus([{**MI300X, "index": i, "pci": address(i)} for i in range(count)], root))
     assert all(problem.next_step for problem in found)
     return [problem.text for problem in found]
 
@@ -193,16 +193,11 @@ def test_h200(tmp_path):
     assert said_of(tmp_path, 1) == ["torch does not see 0000:15:00.0"]
 
 
-# ---- the same among the problems of the doctor ----
-
-
 # Stand-ins for nodes: trees of /sys, /proc and /dev as the kernel shows them, and the devices that torch sees.
 
 
 RENDER = 128
 """Minor number of the first render node (linux: drivers/gpu/drm/drm_drv.c)."""
-
-AMDGPU_FILES = {"current_compute_partition": "SPX", "current_memory_partition": "NPS1", "gpu_busy_percent": "0"}
 
 
 def address(index: int) -> str:
@@ -225,32 +220,23 @@ def pci(root: Path, index: int, vendor: str = "0x1002", kind: str = "0x120000", 
     return folder
 
 
-def mi300x(root: Path, index: int, used_bytes: int = 290 << 20, **files: str) -> None:
-    """A healthy MI300X: PCI device, render node, KFD node.  files: of its PCI device, instead of AMDGPU_FILES."""
+def mi300x(root: Path, index: int) -> Path:
+    """The PCI device of a healthy MI300X, which has a render node and a node of the KFD's topology."""
     folder = pci(root, index)
     (folder / "drm" / f"renderD{RENDER + index}").mkdir(parents=True)
-    for name, text in {**AMDGPU_FILES, "mem_info_vram_used": str(used_bytes), **files}.items():
-        write(folder / name, text)
     write(root / f"dev/dri/renderD{RENDER + index}", "")
-    kfd_node(root, index + 2, RENDER + index)
+    node = root / f"sys/class/kfd/kfd/topology/nodes/{index + 1}"
+    write(node / "gpu_id", f"{1001 + index}")
+    write(node / "properties", f"simd_count 1216\ndrm_render_minor {RENDER + index}")
+    return folder
 
 
-def kfd_node(root: Path, node: int, minor: int, simds: int = 1216, version: int = 90402) -> Path:
-    """A node of the KFD's topology; 0 and 1 are CPUs."""
-    properties = {"cpu_cores_count": 0, "simd_count": simds, "simd_per_cu": 4, "drm_render_minor": minor}
-    path = root / f"sys/class/kfd/kfd/topology/nodes/{node}/properties"
-    write(path.with_name("gpu_id"), str(1000 + node) if simds else "0")
-    write(path, "\n".join(f"{name} {value}" for name, value in {**properties, "gfx_target_version": version}.items()))
-    return path
-
-
-def amd_node(root: Path, count: int = 8, **files: str) -> Path:
-    """A node of that many healthy MI300X."""
+def amd_node(root: Path, count: int = 8) -> Path:
+    """A node of that many healthy MI300X, and a CPU."""
     write(root / "dev/kfd", "")
-    for index in range(2):
-        kfd_node(root, index, 0, simds=0, version=0)
+    write(root / "sys/class/kfd/kfd/topology/nodes/0/properties", "simd_count 0\ndrm_render_minor 0")
     for index in range(count):
-        mi300x(root, index, **files)
+        mi300x(root, index)
     return root
 
 
@@ -259,9 +245,3 @@ def h200(root: Path, index: int) -> None:
     pci(root, index, vendor="0x10de", kind="0x030200", driver="nvidia")
     write(root / f"proc/driver/nvidia/gpus/{address(index)}/information", f"Model: H200\nDevice Minor: \t {index}")
     write(root / f"dev/nvidia{index}", "")
-
-
-def device(index: int, name: str = "AMD Instinct MI300X", arch: str = "gfx942", cus: int = 304) -> dict[str, Any]:
-    """What torch says of a device (benchmarks.worker.probe.devices)."""
-    known = {"index": index, "name": name, "arch": arch, "compute_units": cus, "memory_bytes": 205_822_885_888}
-    return {**known, "l2_bytes": 4 << 20, "uuid": f"uuid-{index}", "pci": address(index)}
