@@ -18,7 +18,7 @@ from benchmarks.bringup import RankPlace, Row, RowStatus, row, verdict_row
 from benchmarks.worker import probe
 from benchmarks.worker.failures import first_line
 from kernels import symmetric_heap
-from kernels._shared.triton_needed import need_triton
+from kernels._shared.libraries import need_triton
 from kernels.spec import Case, Place
 from kernels.symmetric_heap.meeting import gathered
 

@@ -1,4 +1,5 @@
-"""Functions of other libraries, as their sources had them when an adapter was written, and what is installed here.
+"""What a launch needs on this machine: Triton, and functions of other libraries as their sources had them when an
+adapter was written.
 
 An adapter passes every argument by its name.  Before its first call it checks that the installed function still takes
 these names and asks for no other, so that a change upstream is one sentence and not a wrong number.
@@ -17,7 +18,45 @@ from typing import Any
 
 import torch
 
-from kernels.spec import Unsupported
+from kernels.spec import Case, Unsupported
+
+# ---- Triton ----
+
+
+def need_triton(case: Case) -> None:
+    """Unsupported where Triton cannot be imported, or has no device to compile for."""
+    try:
+        from triton import knobs
+    except ImportError as error:
+        raise _missing("Triton", error) from error
+    if case.place.arch == "cpu" and not knobs.runtime.interpret:  # an emulated GPU has an architecture
+        needed = "a GPU is needed" if case.world == 1 else "GPUs are needed"
+        raise Unsupported(
+            f"Triton compiles for GPUs only, and this machine has none; {needed} "
+            "(Triton's interpreter is for tests and is never timed)"
+        )
+
+
+def launch_module(load: Callable[[], Any], language: str = "Triton") -> Any:
+    """The module that launches an operator, imported by `load`; Unsupported where its language cannot be imported."""
+    try:
+        return load()
+    except (ImportError, AttributeError) as error:
+        raise _missing(language, error) from error
+
+
+def launcher(case: Case, load: Callable[[], Any], language: str = "Triton") -> Any:
+    """launch_module, on a machine that can launch the case."""
+    loaded = launch_module(load, language)
+    need_triton(case)
+    return loaded
+
+
+def _missing(language: str, error: Exception) -> Unsupported:
+    return Unsupported(f"{language} cannot be imported here ({error}); install triton 3.6 or later")
+
+
+# ---- other libraries ----
 
 COMPILING_S = 1800.0
 """aiter builds a module of Composable Kernel or HIP with ninja when one of its functions is first called: minutes on a

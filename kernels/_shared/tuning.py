@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kernels.spec import Backend, Case, Tuned
+from kernels._shared.libraries import launch_module
+from kernels.spec import Backend, Case, Compilation, Kernel, Tuned
 
 OLD_NAMES = {"way": "algorithm"}
 """Knobs by the names that tables written before 2026-12 have for them."""
@@ -65,6 +66,20 @@ def without(knobs: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def all_knobs(backend: Backend, case: Case, arch: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """All knobs of a launch: the backend's defaults, then those of config(), then the overrides."""
     return {**(backend.build.__kwdefaults__ or {}), **backend.knobs(case, arch, overrides)}
+
+
+def compiled_ahead(
+    kernel: Kernel, backend: str, load: Callable[[], Any], language: str = "Triton", **fixed: Any
+) -> None:
+    """Declare what a backend compiles: the one kernel that the case launches, with the knobs of config().
+
+    Overrides go over these, and `fixed`, which no caller can change, over all.
+    """
+
+    @kernel.isa(backend)
+    def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+        chosen = all_knobs(kernel.backends[backend], case, arch, overrides)
+        return [launch_module(load).compilation(case, arch, {**chosen, **fixed})]
 
 
 def points(backend: Backend, case: Case, arch: str) -> list[dict[str, Any]]:

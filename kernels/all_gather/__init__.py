@@ -35,8 +35,8 @@ import torch
 
 from kernels._shared.collectives import vendor
 from kernels._shared.collectives.cases import heap_of
-from kernels._shared.triton_needed import compiled_ahead, launch_module, launcher
-from kernels._shared.tuning import all_knobs
+from kernels._shared.libraries import launch_module, launcher
+from kernels._shared.tuning import all_knobs, compiled_ahead
 from kernels.all_gather import config as knobs
 from kernels.all_gather import vendors
 from kernels.all_gather.cases import cases, shard_elements
@@ -92,7 +92,7 @@ def triton(
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Persistent push over the symmetric heap (kernels/all_gather/device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return _push(launcher(case, _launch), case, inputs, chosen)
+    return _push(launcher(case, _device), case, inputs, chosen)
 
 
 @all_gather.backend("triton_unguarded", config=knobs.unguarded_config, candidates=knobs.unguarded_candidates)
@@ -106,7 +106,7 @@ def triton_unguarded(
     This is what `triton` was up to November 2026.  For whoever has such a barrier anyway.
     """
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return _push(launcher(case, _launch), case, inputs, {**chosen, "staged": 0, "guarded": False})
+    return _push(launcher(case, _device), case, inputs, {**chosen, "staged": 0, "guarded": False})
 
 
 @all_gather.backend(
@@ -122,7 +122,7 @@ def partitioned(
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """The same push, in which every group of programs serves one destination and reads the whole shard for it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    launch = launcher(case, _launch)
+    launch = launcher(case, _device)
     return _push(launch, case, inputs, launch.partitioned(case.world, chosen))
 
 
@@ -136,7 +136,7 @@ def gluon(
     """Persistent push of tiles in Gluon (kernels/all_gather/gluon_device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     _only_persistent(persistent)
-    return _push(launcher(case, _gluon_launch, GLUON), case, inputs, chosen)
+    return _push(launcher(case, _gluon_device, GLUON), case, inputs, chosen)
 
 
 def _only_persistent(persistent: bool) -> None:
@@ -155,26 +155,26 @@ def _push(
     return launch.build(case, heap, shard, heap.alloc((case.world * shard.numel(),), shard.dtype), chosen)
 
 
-def _launch() -> Any:
-    from kernels.all_gather import launch
+def _device() -> Any:
+    from kernels.all_gather import device
 
-    return launch
-
-
-def _gluon_launch() -> Any:
-    from kernels.all_gather import gluon_launch
-
-    return gluon_launch
+    return device
 
 
-compiled_ahead(all_gather, "triton", _launch)
-compiled_ahead(all_gather, "triton_unguarded", _launch, staged=0, guarded=False)
+def _gluon_device() -> Any:
+    from kernels.all_gather import gluon_device
+
+    return gluon_device
+
+
+compiled_ahead(all_gather, "triton", _device)
+compiled_ahead(all_gather, "triton_unguarded", _device, staged=0, guarded=False)
 
 
 @all_gather.isa("partitioned")
 def partitioned_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """As for triton."""
-    launch, chosen = launch_module(_launch), all_knobs(all_gather.backends["partitioned"], case, arch, overrides)
+    launch, chosen = launch_module(_device), all_knobs(all_gather.backends["partitioned"], case, arch, overrides)
     return [launch.compilation(case, arch, launch.partitioned(case.world, chosen))]
 
 
@@ -183,7 +183,7 @@ def gluon_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilat
     """As for triton."""
     chosen = all_knobs(all_gather.backends["gluon"], case, arch, overrides)
     _only_persistent(chosen["persistent"])
-    return [launch_module(_gluon_launch, GLUON).compilation(case, arch, chosen)]
+    return [launch_module(_gluon_device, GLUON).compilation(case, arch, chosen)]
 
 
 @all_gather.small()

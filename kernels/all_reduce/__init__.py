@@ -20,7 +20,7 @@ import torch
 from kernels._shared.collectives import vendor
 from kernels._shared.collectives.cases import DTYPES, accept, cases, collective_launcher, heap_of, total_bytes
 from kernels._shared.collectives.cases import vector as _vector
-from kernels._shared.triton_needed import compiled_ahead
+from kernels._shared.tuning import compiled_ahead
 from kernels.all_reduce import config as knobs
 from kernels.all_reduce import vendors
 from kernels.spec import Case, Cost, Kernel, Small, Tolerance
@@ -89,16 +89,16 @@ def triton(
 ) -> Callable[[], torch.Tensor]:
     """One kernel over the symmetric heap (kernels/all_reduce/device.py); knobs: kernels/all_reduce/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return collective_launcher(case, _launch).build(case, heap_of(case), inputs["x"], chosen)
+    return collective_launcher(case, _device).build(case, heap_of(case), inputs["x"], chosen)
 
 
-def _launch() -> Any:
-    from kernels.all_reduce import launch
+def _device() -> Any:
+    from kernels.all_reduce import device
 
-    return launch
+    return device
 
 
-compiled_ahead(all_reduce, "triton", _launch)
+compiled_ahead(all_reduce, "triton", _device)
 
 
 @all_reduce.small()

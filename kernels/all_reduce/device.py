@@ -20,6 +20,7 @@ from kernels._shared.collectives.device import (
     to_places,
     turn,
 )
+from kernels._shared.collectives.launch import Algorithm, Sum
 from kernels._shared.symmetric_device import finish, flags_at_peers, reached
 
 
@@ -143,3 +144,20 @@ def one_shot_pull(
         total = summed(sources, at, at < count, WORLD, EVEN, LOAD)
         store_inside(out + at, total.to(out.dtype.element_ty), at < count, EVEN, STORE)
     finish(signals + WORLD * PROGRAMS, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
+
+
+# ---- from knobs to a launch: one plan serves the timed call and the ahead-of-time compilation ------------------------
+
+
+SUM = Sum(
+    "all_reduce",
+    whole=True,
+    ahead_is=", else it waits for chunks that no rank has sent",
+    algorithms={
+        "two_shot": Algorithm(two_shot, barriers=2, halves=0),
+        "two_shot_push": Algorithm(two_shot_push, barriers=1, halves=1, chunks=True),
+        "one_shot_push": Algorithm(one_shot_push, barriers=1, halves=2, part=False),
+        "one_shot_pull": Algorithm(one_shot_pull, barriers=2, halves=0, part=False),
+    },
+)
+build, compilation = SUM.build, SUM.compilation

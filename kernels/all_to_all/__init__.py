@@ -23,7 +23,7 @@ import torch
 from kernels._shared.collectives import vendor
 from kernels._shared.collectives.cases import DTYPES, accept, cases, collective_launcher, heap_of, total_bytes
 from kernels._shared.collectives.cases import vector as _vector
-from kernels._shared.triton_needed import compiled_ahead
+from kernels._shared.tuning import compiled_ahead
 from kernels.all_to_all import config as knobs
 from kernels.all_to_all import vendors
 from kernels.spec import Case, Cost, Kernel, Small, Tolerance
@@ -105,17 +105,17 @@ def triton_unguarded(
 
 
 def _push(case: Case, inputs: dict[str, torch.Tensor], chosen: dict[str, Any]) -> Callable[[], torch.Tensor]:
-    return collective_launcher(case, _launch).build(case, heap_of(case), inputs["x"], chosen)
+    return collective_launcher(case, _device).build(case, heap_of(case), inputs["x"], chosen)
 
 
-def _launch() -> Any:
-    from kernels.all_to_all import launch
+def _device() -> Any:
+    from kernels.all_to_all import device
 
-    return launch
+    return device
 
 
-compiled_ahead(all_to_all, "triton", _launch)
-compiled_ahead(all_to_all, "triton_unguarded", _launch, staged=0, guarded=False)
+compiled_ahead(all_to_all, "triton", _device)
+compiled_ahead(all_to_all, "triton_unguarded", _device, staged=0, guarded=False)
 
 
 @all_to_all.small()

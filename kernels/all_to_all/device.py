@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
 
@@ -14,8 +18,10 @@ from kernels._shared.collectives.device import (
     store_inside,
     take_staged,
 )
-from kernels._shared.ordering import loads_done
-from kernels._shared.symmetric_device import announce, flags_at_peers, later, meet, reached
+from kernels._shared.collectives.launch import call_of, compilation_of, constants, depth, guard
+from kernels._shared.symmetric_device import announce, flags_at_peers, later, loads_done, meet, reached
+from kernels.spec import Case, Compilation
+from kernels.symmetric_heap import SymmetricHeap
 
 
 @triton.jit
@@ -34,7 +40,7 @@ def _load_parts(
 
 @triton.jit
 def _loaded(parts, COUNT: tl.constexpr, AMD: tl.constexpr):
-    """The parts, after the loads that made them: see kernels._shared.ordering.loads_done."""
+    """The parts, after the loads that made them: see kernels._shared.symmetric_device.loads_done."""
     settled = ()
     for i in tl.static_range(COUNT):
         settled = settled + (loads_done(parts[i], AMD),)
@@ -101,3 +107,52 @@ def push(
         tl.debug_barrier()  # some threads read the flags, all read the data
         for block in range(first, tl.minimum(direct, blocks), STEP):
             take_staged(half, out, block, group, rank, count, depth, BLOCK, WORLD, GROUPS, EVEN, AMD)
+
+
+# ---- from knobs to a launch: one plan serves the timed call and the ahead-of-time compilation ------------------------
+
+
+WORD = 4
+"""Bytes.  The kernel moves words of this size whatever the dtype is: a copy has no arithmetic."""
+
+
+def _constants(world: int, words: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """The constants of a launch for parts of that many words."""
+    groups = knobs["groups"]
+    if world % groups or knobs["programs"] % groups:
+        raise ValueError(
+            f"all_to_all: groups {groups} must divide the {world} ranks and the {knobs['programs']} programs"
+        )
+    fixed = constants(world, words, WORD, arch, knobs)
+    return {**fixed, "GROUPS": groups, **guard(words, fixed["BLOCK"], fixed["PROGRAMS"] // groups, knobs)}
+
+
+def _staged_words(words: int, fixed: Mapping[str, Any]) -> int:
+    """Words of a part that go through a stage."""
+    return depth(words, fixed["BLOCK"], fixed["PROGRAMS"] // fixed["GROUPS"], fixed["STAGED"])
+
+
+def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+    """A call that pushes the parts of `given` to their receivers; a collective: all build with the same knobs."""
+    words = given.numel() * given.element_size() // (WORD * case.world)
+    fixed = _constants(case.world, words, case.place.arch, knobs)
+    out, staged = heap.alloc(given.shape, given.dtype), _staged_words(words, fixed)
+    arguments = {
+        "x": given.view(torch.int32),
+        "out": out.view(torch.int32),
+        "stage": heap.alloc((2, case.world, staged), torch.int32) if staged else out.view(torch.int32),
+        "depth": staged,
+        "count": words,
+        "signals": heap.signals(case.world, knobs["programs"]),
+    }
+    return call_of(case, push, arguments, fixed, knobs, out)
+
+
+def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
+    """The ahead-of-time compilation of the launch."""
+    total = int(case.KB * 1024) // WORD
+    words = total // case.world
+    fixed = _constants(case.world, words, arch, knobs)
+    staged = _staged_words(words, fixed)
+    tensors = {"x": ("i32", total), "out": ("i32", total), "stage": ("i32", 2 * case.world * staged)}
+    return compilation_of(case, push, arch, tensors, words, fixed, knobs, depth=staged)

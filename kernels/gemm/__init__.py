@@ -11,12 +11,53 @@ from typing import Any
 
 import torch
 
-from kernels._shared.triton_needed import compiled_ahead, launcher
+from kernels._shared.libraries import launcher
+from kernels._shared.tuning import compiled_ahead
 from kernels.gemm import config as knobs
 from kernels.gemm import vendors
-from kernels.gemm.cases import cases
 from kernels.numerics import normal, seed_for
 from kernels.spec import Case, Cost, Kernel, Small, Tolerance
+
+WEIGHTS = ((4096, 4096), (4096, 14336), (8192, 4096), (8192, 28672))
+"""(N, K) of the weight matrices."""
+
+TOKENS = (1, 16, 64, 256, 1024, 4096, 8192)
+"""M: one token, small decode batches, prefill."""
+
+BETWEEN = (2, 4, 8, 32, 128, 512)
+"""M that make a sweep from 1 to 1024 complete in powers of two; on demand only."""
+
+PULL_REQUEST = (
+    "n4096_k4096_m1_fp16",
+    "n4096_k4096_m16_fp16",
+    "n4096_k14336_m64_fp16",
+    "n8192_k28672_m64_bf16",
+    "n8192_k4096_m256_fp16",
+    "n4096_k4096_m1024_fp16",
+    "n8192_k28672_m1024_bf16",
+    "n4096_k4096_m4096_bf16",
+    "n4096_k14336_m4096_fp16",
+    "n8192_k4096_m8192_fp16",
+)
+"""Cases of the tier `pr`: every M, every weight matrix and both dtypes occur."""
+
+
+def cases() -> list[Case]:
+    """Every weight matrix, M and dtype."""
+    return [
+        _case(n, k, m, dtype)
+        for tokens in (TOKENS, BETWEEN)
+        for dtype in ("fp16", "bf16")
+        for n, k in WEIGHTS
+        for m in tokens
+    ]
+
+
+def _case(n: int, k: int, m: int, dtype: str) -> Case:
+    name = f"n{n}_k{k}_m{m}_{dtype}"
+    tier = "pr" if name in PULL_REQUEST else "sweep" if m in BETWEEN else "nightly"
+    return Case(name, tier=tier, M=m, N=n, K=k, dtype=dtype)
+
 
 # Rounding the fp32 sum once to a significand of p bits (fp16 11, bf16 8) errs by at most 2^-p of a value, and by
 # 0.4 * 2^-p in the mean square.  Sums of matrix units truncate as well: up to 2e-4 for K = 28672 on Hopper.  The
@@ -70,16 +111,16 @@ def triton(
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Our kernels (kernels/gemm/device.py); the knobs are explained in kernels/gemm/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return launcher(case, _launch).build(case, inputs["a"], inputs["w"], chosen)
+    return launcher(case, _device).build(case, inputs["a"], inputs["w"], chosen)
 
 
-def _launch() -> Any:
-    from kernels.gemm import launch
+def _device() -> Any:
+    from kernels.gemm import device
 
-    return launch
+    return device
 
 
-compiled_ahead(gemm, "triton", _launch)
+compiled_ahead(gemm, "triton", _device)
 
 
 @gemm.small(M=256, N=256, K=1024)

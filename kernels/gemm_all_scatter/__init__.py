@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from kernels._shared.collectives.cases import accept, heap_of
-from kernels._shared.triton_needed import launch_module, launcher
+from kernels._shared.libraries import launch_module, launcher
 from kernels._shared.tuning import all_knobs
 from kernels.gemm_all_scatter import config as knobs
 from kernels.gemm_all_scatter import vendors
@@ -109,7 +109,7 @@ def _declare(name: str, tuned: Tuned | None, **guard: bool) -> None:
     @gemm_all_scatter.isa(name)
     def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
         chosen = all_knobs(gemm_all_scatter.backends[name], case, arch, overrides)
-        return [launch_module(_launch).compilation(case, arch, chosen | guard)]
+        return [launch_module(_device).compilation(case, arch, chosen | guard)]
 
 
 _declare("triton", knobs.TABLE)
@@ -130,20 +130,20 @@ def bulk(
 def bulk_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The scattering kernel; the GEMM before it is the library's."""
     chosen = all_knobs(gemm_all_scatter.backends["bulk"], case, arch, overrides)
-    return [launch_module(_launch).bulk_compilation(case, arch, chosen)]
+    return [launch_module(_device).bulk_compilation(case, arch, chosen)]
 
 
 def _launcher(case: Case) -> Any:
     """The module that launches, after all refusals that need no GPU."""
     accept(case, ("fp16", "bf16"))
     columns_of(case)
-    return launcher(case, _launch)
+    return launcher(case, _device)
 
 
-def _launch() -> Any:
-    from kernels.gemm_all_scatter import launch
+def _device() -> Any:
+    from kernels.gemm_all_scatter import device
 
-    return launch
+    return device
 
 
 @gemm_all_scatter.small()

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kernels import numerics
-from kernels._shared.triton_needed import need_triton
+from kernels._shared.libraries import need_triton
 from kernels.grouped_gemm import config
 from kernels.hardware import compute_units, xcds
 from kernels.spec import Case, Compilation
@@ -84,7 +84,7 @@ def rows_plan(
     by_column: bool,
 ) -> Plan:
     """Forward (by_column) or dgrad; tensors as in rows_call, also without storage."""
-    from kernels.grouped_gemm import rows_device
+    from kernels.grouped_gemm import device
 
     constants = {**_constants(case, arch, knobs, ends.numel()), "B_BY_COLUMN": by_column}
     if knobs["roles"]:
@@ -114,7 +114,7 @@ def rows_plan(
             "stride_b": b.stride(1),
             "stride_out": out.stride(0),
         }
-        return Plan(rows_device.rows_kernel, arguments, constants, _options(arch, knobs), {})
+        return Plan(device.rows_kernel, arguments, constants, _options(arch, knobs), {})
     arguments = {
         "a_desc": _descriptor(a, m, k),
         "b_desc": _descriptor(b, 1, *((n, k) if by_column else (k, n))),
@@ -126,7 +126,7 @@ def rows_plan(
     programs = constants["PROGRAMS"]
     scratch = {"rooms": (torch.float32, (programs, m, n)), "flags": (torch.int32, (programs,))}
     return Plan(
-        rows_device.rows_tma_kernel, arguments, {**constants, "SPLIT": knobs["split"]}, _options(arch, knobs), scratch
+        device.rows_tma_kernel, arguments, {**constants, "SPLIT": knobs["split"]}, _options(arch, knobs), scratch
     )
 
 
@@ -140,7 +140,7 @@ def weights_plan(
     ends: torch.Tensor,
 ) -> Plan:
     """wgrad; tensors as in weights_call, also without storage."""
-    from kernels.grouped_gemm import weights_device
+    from kernels.grouped_gemm import device
 
     constants = _constants(case, arch, knobs, ends.numel())
     m, n, k = knobs["block_m"], knobs["block_n"], knobs["block_k"]
@@ -157,7 +157,7 @@ def weights_plan(
     sizes = {"ends_ptr": ends, "n_size": dy.shape[1], "k_size": a.shape[1]}
     if knobs["tma"]:
         blocks = {"dy_desc": _ragged(dy, k, m), "a_desc": _ragged(a, k, n), "out_desc": _descriptor(out, 1, m, n // 2)}
-        return Plan(weights_device.weights_tma_kernel, blocks | sizes, constants, _options(arch, knobs), {})
+        return Plan(device.weights_tma_kernel, blocks | sizes, constants, _options(arch, knobs), {})
     constants.update(XCDS=xcds(arch, compute_units(case, arch)), QUEUE=knobs["queue"])
     arguments = {
         "dy_ptr": dy,
@@ -169,11 +169,7 @@ def weights_plan(
         "stride_out": out.stride(1),
     }
     return Plan(
-        weights_device.weights_kernel,
-        arguments | sizes,
-        constants,
-        _options(arch, knobs),
-        {"queue": (torch.int32, (2,))},
+        device.weights_kernel, arguments | sizes, constants, _options(arch, knobs), {"queue": (torch.int32, (2,))}
     )
 
 

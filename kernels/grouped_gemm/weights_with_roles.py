@@ -1,6 +1,6 @@
 """wgrad on Hopper, with roles (kernels/_shared/warp_roles.py): out[g, n, k] = sum over rows m of g of dy[m, n] a[m, k].
 
-As weights_device.py, with the same tiles, largest group first.  Here each program takes the next tile when it is free,
+As in device.py, with the same tiles, largest group first.  Here each program takes the next tile when it is free,
 from a counter that all share: with groups of 4096 and 2048 rows, dealing in turn leaves a program 320 steps of work
 where 268 are the mean.  The loading warp takes a tile ahead of time and tells the multiplying groups by shared memory.
 """

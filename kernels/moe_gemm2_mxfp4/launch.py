@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernels._shared.triton_needed import need_triton
+from kernels._shared.libraries import need_triton
 from kernels.hardware import compute_units, xcds
 from kernels.moe_gemm2_mxfp4 import config, formats, streamed_launch
 from kernels.spec import Case, Compilation

@@ -193,7 +193,7 @@ def _humming(case: Case, x: Inputs, a_dtype: str, gemm: str) -> Call:
         config = importlib.import_module("humming.config")
         kernel = importlib.import_module("humming.kernel.humming").HummingKernel
     tune = TUNED.load(HUMMING_REMEDY, ("layer_config", "shape_m", "gemm_type"))
-    from kernels.moe_gemm2_mxfp4.peer_sum import weighted_sum_kernel
+    from kernels.moe_gemm2_mxfp4.device import weighted_sum_kernel
 
     layer = config.LayerConfig(
         shape_n=case.N, shape_k=case.K, num_experts=case.E, a_dtype=a_dtype, b_dtype="float4e2m1", c_dtype="bfloat16",

@@ -20,7 +20,7 @@ import torch
 from kernels._shared.collectives import vendor
 from kernels._shared.collectives.cases import DTYPES, accept, cases, collective_launcher, heap_of, total_bytes
 from kernels._shared.collectives.cases import vector as _vector
-from kernels._shared.triton_needed import compiled_ahead
+from kernels._shared.tuning import compiled_ahead
 from kernels.reduce_scatter import config as knobs
 from kernels.reduce_scatter import vendors
 from kernels.spec import Case, Cost, Kernel, Small, Tolerance
@@ -92,16 +92,16 @@ def triton(
 ) -> Callable[[], torch.Tensor]:
     """One kernel over the symmetric heap (kernels/reduce_scatter/device.py); knobs: config.py beside it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return collective_launcher(case, _launch).build(case, heap_of(case), inputs["x"], chosen)
+    return collective_launcher(case, _device).build(case, heap_of(case), inputs["x"], chosen)
 
 
-def _launch() -> Any:
-    from kernels.reduce_scatter import launch
+def _device() -> Any:
+    from kernels.reduce_scatter import device
 
-    return launch
+    return device
 
 
-compiled_ahead(reduce_scatter, "triton", _launch)
+compiled_ahead(reduce_scatter, "triton", _device)
 
 
 @reduce_scatter.small()

@@ -18,6 +18,7 @@ from kernels._shared.collectives.device import (
     summed,
     turn,
 )
+from kernels._shared.collectives.launch import Algorithm, Sum
 from kernels._shared.symmetric_device import finish, flags_at_peers, reached
 
 
@@ -100,3 +101,19 @@ def push_chunks(
                 total = sum_of_parts(x, stage, at, count, at < count, rank, WORLD, EVEN, LOAD)
                 store_inside(out + at, total.to(out.dtype.element_ty), at < count, EVEN, "")
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT, chunks)
+
+
+# ---- from knobs to a launch: one plan serves the timed call and the ahead-of-time compilation ------------------------
+
+
+SUM = Sum(
+    "reduce_scatter",
+    whole=False,
+    ahead_is=" chunks",
+    algorithms={
+        "pull": Algorithm(pull, barriers=2, halves=0),
+        "push": Algorithm(push, barriers=1, halves=2),
+        "push_chunks": Algorithm(push_chunks, barriers=1, halves=1, chunks=True),
+    },
+)
+build, compilation = SUM.build, SUM.compilation

@@ -494,7 +494,7 @@ def test_whatever_an_operator_imports_when_it_runs_is_reached():
 def test_our_operators_do_not_reach_each_other():
     ours = tree.of_folder(ROOT)
     found = operators.reached(ours, ["kernels/gemm"])
-    assert {"kernels/gemm/launch.py", "kernels/gemm/tuned.toml", "kernels/hardware.py"} <= found
+    assert {"kernels/gemm/device.py", "kernels/gemm/tuned.toml", "kernels/hardware.py"} <= found
     assert not [path for path in found if path.startswith(("kernels/all_reduce/", "kernels/grouped_gemm/"))]
 
 

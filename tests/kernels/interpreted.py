@@ -78,7 +78,7 @@ def gluon_installed() -> Iterator[None]:
 
 
 with gluon_installed():
-    importlib.import_module("kernels.all_gather.gluon_launch")
+    importlib.import_module("kernels.all_gather.gluon_device")
 
 KERNELS = discover().kernels
 HEAP = 1 << 18
@@ -297,11 +297,11 @@ def gemm_all_scatter() -> None:
 
 
 def the_rest_is_cut(world: int, m: int, n: int, k: int, knobs: dict[str, Any]) -> None:
-    from kernels.gemm_all_scatter import launch
+    from kernels.gemm_all_scatter import device
 
     case = Case("t", world=world, M=m, N=n, K=k).at(Place(world=world, compute_units=3))
     defaults = KERNELS["gemm_all_scatter"].backends["triton"].build.__kwdefaults__
-    assert launch.plan(case, "cpu", 3, {**defaults, **knobs}).constants["REST"], (world, m, n, k, knobs)
+    assert device.plan(case, "cpu", 3, {**defaults, **knobs}).constants["REST"], (world, m, n, k, knobs)
 
 
 def a_missing_rank_shows() -> None:

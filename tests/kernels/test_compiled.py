@@ -131,14 +131,14 @@ def _chosen(name: str, case: Case, backend: str, arch: str) -> bool:
 
 def pushes(arch: str) -> Iterator[tuple[str, Compilation]]:
     """What a sweep tries of all_reduce by stores alone, which no default is so far: small, large, and for 8 ranks."""
-    from kernels.all_reduce import all_reduce, config, launch
+    from kernels.all_reduce import all_reduce, config, device
 
     for name in ("w2_fp32_4MB", "w4_fp16_256MB", "w8_bf16_256MB"):
         case = all_reduce.case(name)
         tried = [knobs for knobs in config.candidates(case, arch) if knobs["algorithm"] == "two_shot_push"]
         for knobs in tried[::4]:
             full = {**all_reduce.backends["triton"].build.__kwdefaults__, **knobs}
-            yield f"all_reduce/triton/{name}", launch.compilation(case, arch, full)
+            yield f"all_reduce/triton/{name}", device.compilation(case, arch, full)
 
 
 def defaults_fit(arch: str) -> None:
@@ -195,11 +195,11 @@ def knobs_reach_the_code(arch: str) -> None:
 
 def hint_is_what_makes_stores_wide(arch: str) -> None:
     """Without the hint the same stores to peers shrink to single elements: so the check of widths can fail."""
-    from kernels.gemm_all_scatter import config, gemm_all_scatter, launch
+    from kernels.gemm_all_scatter import config, device, gemm_all_scatter
 
     case = gemm_all_scatter.case("n4608_k36864_m8192_fp16_w4")
     knobs = {**gemm_all_scatter.backends["triton"].build.__kwdefaults__, **config.config(case, arch), "hint": False}
-    assert 0 in stored_widths(compiled(launch.compilation(case, arch, knobs), arch), arch)
+    assert 0 in stored_widths(compiled(device.compilation(case, arch, knobs), arch), arch)
 
 
 def uses_the_copy_engine_and_wgmma() -> None:
@@ -213,12 +213,12 @@ def uses_the_copy_engine_and_wgmma() -> None:
 
 def copies_are_waited_for() -> None:
     """Scatter by the copy engine: before the flags go out its writes are complete, not only their source read."""
-    from kernels.gemm_all_scatter import gemm_all_scatter, launch
+    from kernels.gemm_all_scatter import device, gemm_all_scatter
 
     knobs = {**gemm_all_scatter.backends["triton"].build.__kwdefaults__, "scatter": "tma", "tma": True}
     for name in ("n8192_k28672_m1024_bf16_w2", "n4608_k36864_m8192_fp16_w8"):
         case = gemm_all_scatter.case(name)
-        ptx = re.sub(r"\n\s*\.loc[^\n]*", "", compiled(launch.compilation(case, "sm_90", knobs), "sm_90").asm["ptx"])
+        ptx = re.sub(r"\n\s*\.loc[^\n]*", "", compiled(device.compilation(case, "sm_90", knobs), "sm_90").asm["ptx"])
         assert len(re.findall(r"cp\.async\.bulk\.tensor\.2d\.global\.shared", ptx)) % case.world == 0
         order = r"cp\.async\.bulk\.wait_group 0;\s+fence\.proxy\.async;[\s\S]*bar\.sync[\s\S]*release\.exch"
         assert re.search(order, ptx), name

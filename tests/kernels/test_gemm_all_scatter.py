@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.gemm_all_scatter import config, gemm_all_scatter, launch
+from kernels.gemm_all_scatter import config, device, gemm_all_scatter
 from kernels.hardware import compute_units
 from kernels.spec import Case
 
@@ -40,7 +40,7 @@ def test_what_is_cut():
         ("rest", 2000, 2, (1152, 2, False, 576, 576 * 2 * tile)),
     ):
         knobs = {**BUILD.__kwdefaults__, "tma": True, "cut": cut, "programs": programs, "split_k": split_k}
-        p = launch.plan(case, "sm_90", 132, knobs)
+        p = device.plan(case, "sm_90", 132, knobs)
         found = (p.programs, p.constants["SPLIT_K"], p.constants["REST"], p.counters, p.workspace)
         assert found == expected, (cut, programs, split_k, found)
 
@@ -70,7 +70,7 @@ def test_the_rest_by_rule():
 def test_a_lone_plan():
     """One rank alone announces nothing and waits for nobody; it has as many programs as a rank among others."""
     share, whole = (
-        launch.plan(gemm_all_scatter.case(f"n4096_k14336_m64_fp16_w{end}"), "sm_90", 132, BUILD.__kwdefaults__)
+        device.plan(gemm_all_scatter.case(f"n4096_k14336_m64_fp16_w{end}"), "sm_90", 132, BUILD.__kwdefaults__)
         for end in ("1of8", "8")
     )
     assert share.programs == whole.programs
@@ -85,7 +85,7 @@ def test_every_program_of_a_sweep_has_a_tile_or_a_slice(arch):
     backend = gemm_all_scatter.backends["triton"]
     for case in gemm_all_scatter.cases[::5]:
         for knobs in config.candidates(case, arch):
-            found = launch.plan(case, arch, 132, {**BUILD.__kwdefaults__, **backend.knobs(case, arch, knobs)})
+            found = device.plan(case, arch, 132, {**BUILD.__kwdefaults__, **backend.knobs(case, arch, knobs)})
             count = config.tiles(case, knobs["block_m"], knobs["block_n"])
             assert found.programs <= count * found.constants.get("SPLIT_K", 1)
             assert found.constants.get("REST", False) == (knobs.get("cut") == "rest" and count % 132 > 0)

@@ -21,13 +21,12 @@ from kernels.symmetric_heap import (
     SymmetricHeap,
     chosen,
     create,
-    gpu_runtime,
+    ipc_memory,
     probe,
     shared_files,
     torch_memory,
 )
-from kernels.symmetric_heap.gpu_runtime import GpuRuntime
-from kernels.symmetric_heap.ipc_memory import IpcMemory
+from kernels.symmetric_heap.ipc_memory import GpuRuntime, IpcMemory
 from kernels.symmetric_heap.meeting import gathered
 from tests.kernels.ranks import FakeRanks, run_ranks
 from tests.kit import mostly_nightly
@@ -337,9 +336,9 @@ class Library:
 
 def test_hip_gets_fine_grained_memory_and_cuda_its_only_kind():
     hip, cuda = Library("hip"), Library("cuda")
-    gpu_runtime.GpuRuntime(hip, "hip").allocate(4096, "fine")
-    gpu_runtime.GpuRuntime(hip, "hip").allocate(4096, "uncached")
-    gpu_runtime.GpuRuntime(cuda, "cuda").allocate(4096, "fine")
+    ipc_memory.GpuRuntime(hip, "hip").allocate(4096, "fine")
+    ipc_memory.GpuRuntime(hip, "hip").allocate(4096, "uncached")
+    ipc_memory.GpuRuntime(cuda, "cuda").allocate(4096, "fine")
     assert hip.called == [("hipExtMallocWithFlags", [None, 4096, 1]), ("hipExtMallocWithFlags", [None, 4096, 3])]
     assert cuda.called == [("cudaMalloc", [None, 4096])]
 
@@ -355,32 +354,32 @@ def test_hip_gets_fine_grained_memory_and_cuda_its_only_kind():
 def test_a_failed_call_is_named_with_its_error_and_what_to_do(call, name, step):
     library = Library("hip", **{name: 17})
     with pytest.raises(HeapError, match=rf"^hip{name} failed: text of 17 \(error 17\); .*{step}"):
-        call(gpu_runtime.GpuRuntime(library, "hip"))
+        call(ipc_memory.GpuRuntime(library, "hip"))
     assert library.called[-1][0] == "hipGetLastError", "torch would report it at its next launch"
 
 
 def test_a_runtime_without_the_function_is_said():
     with pytest.raises(HeapError, match="no function hipIpcCloseMemHandle.*RIDGELINE_HEAP=torch"):
-        gpu_runtime.GpuRuntime(Library("hip"), "hip").close(8)
+        ipc_memory.GpuRuntime(Library("hip"), "hip").close(8)
 
 
 def test_the_runtime_is_the_one_that_torch_has_loaded():
     cuda = "7f r-xp 0 08:01 5  /usr/lib/python3/nvidia/cuda_runtime/lib/libcudart.so.12"
     hip = "7f r-xp 0 08:01 5  /opt/venv/lib/torch/lib/libamdhip64.so.7.2.70200"
-    assert gpu_runtime.library_in(["7f r 0 0 0 /usr/lib/libc.so.6", cuda]).endswith("libcudart.so.12")
-    assert gpu_runtime.library_in([cuda, hip]).endswith("libamdhip64.so.7.2.70200")
+    assert ipc_memory.library_in(["7f r 0 0 0 /usr/lib/libc.so.6", cuda]).endswith("libcudart.so.12")
+    assert ipc_memory.library_in([cuda, hip]).endswith("libamdhip64.so.7.2.70200")
     other = "7f r-xp 0 08:01 5  /opt/rocm-7.1/lib/libamdhip64.so.7"
     for order in ([hip, other], [other, hip]):
-        assert gpu_runtime.library_in(order).endswith("libamdhip64.so.7.2.70200")
+        assert ipc_memory.library_in(order).endswith("libamdhip64.so.7.2.70200")
     with pytest.raises(HeapError, match="no libamdhip64 or libcudart is loaded"):
-        gpu_runtime.library_in(["7f r 0 0 0 /usr/lib/libc.so.6", "7f r 0 0 0"])
+        ipc_memory.library_in(["7f r 0 0 0 /usr/lib/libc.so.6", "7f r 0 0 0"])
 
 
 def test_the_kind_of_memory_is_checked(monkeypatch):
-    assert gpu_runtime.kind() == "fine"
+    assert ipc_memory.kind() == "fine"
     monkeypatch.setenv("RIDGELINE_IPC_MEMORY", "grainy")
     with pytest.raises(HeapError, match="RIDGELINE_IPC_MEMORY='grainy' is not one of fine, coarse, uncached"):
-        gpu_runtime.kind()
+        ipc_memory.kind()
 
 
 def test_torch_without_symmetric_memory_names_the_call():

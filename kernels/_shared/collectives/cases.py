@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from kernels._shared.triton_needed import launcher
+from kernels._shared.libraries import launcher
 from kernels.numerics import normal, seed_for
 from kernels.spec import Case, Unsupported
 from kernels.symmetric_heap import HeapError, LoneHeap, SymmetricHeap
