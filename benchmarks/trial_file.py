@@ -271,7 +271,7 @@ def check(line: Any, packed_already: Mapping[int, bytes] = MappingProxyType({}))
         )
     LINE(bare, "")
     known = {role: _Declared("", frozenset(), frozenset()) for role in line["trees"]}
-    by_role = _packed_by_role(declared, packed_already)
+    by_role = {role: packed_already.get(id(one)) or packed(one) for role, one in declared.items()}
     for role, declaration in by_role.items():
         where = f"trees.{role}.declaration"
         known[role] = _declared(declaration, where)
@@ -290,15 +290,6 @@ def check(line: Any, packed_already: Mapping[int, bytes] = MappingProxyType({}))
             if arm.get("same_as", key) not in arms:
                 raise Unfit(f"cases.{case}.arms.{key}.same_as", arm["same_as"], "an arm of the case")
     return by_role
-
-
-def declarations(line: Json, packed_already: Mapping[int, bytes] = MappingProxyType({})) -> dict[str, bytes]:
-    """What `check` returns, of a line that has been checked before."""
-    return _packed_by_role(_apart(line)[1], packed_already)
-
-
-def _packed_by_role(declared: Mapping[str, Json], packed_already: Mapping[int, bytes]) -> dict[str, bytes]:
-    return {role: packed_already.get(id(one)) or packed(one) for role, one in declared.items()}
 
 
 def unfit_declaration(value: Json) -> str:

@@ -33,10 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made_of = files.inputs(wanted.results, wanted.repo_url)
     unread = 0
     if not files.stands(wanted.out, made_of):
+        gc.disable()  # a build makes few circles, and looking for them takes a fifteenth of it
         from ci.history.triage import TriageError  # the libraries of a build take a second to import
         from dashboards.build import build
 
-        gc.disable()  # a build makes few circles, and looking for them takes a fifteenth of it
         try:
             site = build(wanted.results, wanted.out, wanted.repo_url, made_of)
         except (files.SiteError, TriageError, OSError) as error:

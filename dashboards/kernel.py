@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -396,7 +397,8 @@ def code_files(site: Site) -> Iterator[tuple[str, Any]]:
     newest = sorted({one.commit: one for one in site.code}.values(), key=lambda one: one.date_ms)
     found: dict[str, dict[str, list[list[Any]]]] = {kernel: {} for kernel in site.kernels()}
     if newest:
-        changes = _last_changes(newest)
+        changed = [record for earlier, record in itertools.pairwise(newest) if record.values != earlier.values]
+        changes = _last_changes([newest[0], *changed])
         for point in sorted(newest[-1].values, key=_rank):
             match = _LABEL.match(point.configuration)
             case, label = (match["case"], match["label"]) if match else (point.configuration, "")

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -283,7 +284,9 @@ def _large_steps(tracks: Tracks, track: int, intervals: FloatArray) -> Iterator[
     values, bounds = tracks.values[span], intervals[span]
     for index in range(1, len(values)):
         before, after = bounds[index - 1], bounds[index]
-        levels = float(np.median(values[max(index - 3, 0) : index])), float(np.median(values[index : index + 3]))
+        levels = [
+            statistics.median(part.tolist()) for part in (values[max(index - 3, 0) : index], values[index : index + 3])
+        ]
         ratio = levels[1] / levels[0]
         if min(abs(math.log(ratio)), abs(math.log(values[index] / values[index - 1]))) >= EARLY_STEP:
             low, high = np.fmin(ratio, after[0] / before[1]), np.fmax(ratio, after[1] / before[0])

@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tomlkit
-
 from benchmarks.shapes import Unfit, built, form, one_of, that
 from ci.history.types import EventState, HistoryEvent
 from ci.whole_files import replace
@@ -124,6 +122,8 @@ def load(path: Path = DEFAULT_FILE) -> Triage:
 
 def save(triage: Triage, path: Path) -> None:
     """Write the file, sorted: the same decisions give the same bytes."""
+    import tomlkit  # who only reads decisions needs none of it
+
     entries = {name: _written(triage.entries[name]) for name in sorted(triage.entries)}
     for entry in entries.values():
         del entry["id"]

@@ -104,14 +104,11 @@ def _array(column: Column, rows: int, kind: pa.DataType) -> pa.Array | pa.Chunke
     """What is not known is null, which every engine leaves out of a mean."""
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
         return column
-    plain = pa.string() if kind == TEXT else kind
     if not isinstance(column, (list, tuple, np.ndarray)):
-        values = pa.repeat(pa.scalar(column, plain), rows)
-    elif pa.types.is_floating(kind):
-        values = pa.array(np.array(column, np.float64), kind, from_pandas=True)
-    else:
-        values = pa.array(column, plain)
-    return values.dictionary_encode() if kind == TEXT else values
+        column = [column] * rows
+    if pa.types.is_floating(kind):
+        return pa.array(np.array(column, np.float64), kind, from_pandas=True)
+    return pa.array(column, kind)
 
 
 Parsed: TypeAlias = tuple[pa.Table, list[str]]

@@ -276,7 +276,7 @@ def _cell(key: Key, results: Sequence[_Result], declared: Declaration) -> Cell:
     speaking = min((r.arm for r in results if r.session == last.session), key=lambda arm: BADNESS.index(arm.status))
     timed = [r for r in results if r.arm.ok] if speaking.ok else []
     definitions = declared.definition, _case_definition(declared, key[2]) or ""
-    code = next((r.code for r in reversed(results) if r.code), "")
+    code = next(filter(None, (r.code for r in reversed(results))), "")
     about = speaking.status, speaking.why
     seconds, beside = tuple(r.arm.seconds for r in timed), tuple(r.beside for r in timed)
     return Cell(*key, *about, seconds, last.method, *definitions, code, beside)

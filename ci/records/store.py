@@ -18,8 +18,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from ci.records import rows as asv_files
 from ci.records.ledger import SWEEPS, base_of, by_regime, folder_of, machine_folders, sweep_files
 from ci.records.pooling import Place, PooledTrials, pool
@@ -291,6 +289,8 @@ def _asv_file(path: Path, machine: str) -> tuple[asv_files.Json, str]:
 
 @contextlib.contextmanager
 def _lock(results_dir: Path) -> Iterator[None]:
+    from filelock import FileLock, Timeout  # who only reads records needs none of it
+
     path = results_dir / ".ridgeline.lock"
     try:
         results_dir.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ PointRow = Json
 
 def point_rows(frame: pd.DataFrame) -> Iterator[PointRow]:
     """The points of a sweep's frame, in its order."""
-    for row in frame.to_dict("records"):
+    for row in frame.astype(object).to_dict("records"):
         known = {
             str(name): None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()
         }

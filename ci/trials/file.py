@@ -25,7 +25,7 @@ import orjson
 
 from benchmarks import trial_file
 from benchmarks.shapes import Unfit, anything, items, one_of, record
-from ci.trials.trial import Trial
+from ci.trials.trial import Declaration, Trial, declaration_of
 
 LONGEST_LINE = 64_000_000
 """Bytes: the longest line of results/ has 0.3 MB (48 cases, 5 arms, 40 rounds; 2026-11-22), and without a
@@ -232,6 +232,15 @@ class Shared:
     def packed(self) -> Mapping[int, bytes]:
         return {id(value): trial_file.packed(value) for value in self.values}
 
+    def declared(self, trees: Mapping[str, Any]) -> dict[str, Declaration]:
+        """By role, the declarations of a line that has been checked before."""
+        own = {role: tree["declaration"] for role, tree in trees.items() if tree.get("declaration")}
+        return {role: self._declarations.get(id(value)) or declaration_of(value) for role, value in own.items()}
+
+    @functools.cached_property
+    def _declarations(self) -> Mapping[int, Declaration]:
+        return {id(value): declaration_of(value) for value in self.values if "yardstick" in value}
+
 
 CAUSE = "ridgeline-cause"
 """Format of a line that says why a case is slower."""
@@ -278,8 +287,9 @@ def _read(data: Any, text: str, shared: Shared | None) -> Trial | CauseLine | Sh
     if not (kind and restored(data, shared)):
         return Trial.of(data, lambda: text)
     known = (kind, data.get("version")) == (trial_file.FORMAT, trial_file.VERSION)
-    checked = known and shared is not None and shared.checked
-    return Trial.of(data, lambda: _restored_line(text, shared), shared.packed if shared else None, checked)
+    declared = shared.declared(data["trees"]) if known and shared is not None and shared.checked else None
+    packed = shared.packed if shared and declared is None else None
+    return Trial.of(data, lambda: _restored_line(text, shared), packed, declared)
 
 
 def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:

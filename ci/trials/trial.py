@@ -240,7 +240,11 @@ class Declaration:
 @functools.lru_cache(maxsize=64)
 def _declaration(packed: bytes) -> Declaration:
     """Hundreds of lines of a record hold the same one."""
-    data = marshal.loads(packed)
+    return declaration_of(marshal.loads(packed))
+
+
+def declaration_of(data: Json) -> Declaration:
+    """From JSON that has been checked."""
     costs, definitions = data.get("costs") or {}, data.get("case_yardsticks") or {}
     cases = {
         name: DeclaredCase(
@@ -353,14 +357,14 @@ class Checkout:
     ran: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     @classmethod
-    def of(cls, data: Json, declared: bytes | None) -> Checkout:
-        """From its JSON.  declared: its declaration (`trial_file.packed`), None where it lacks the operator."""
+    def of(cls, data: Json, declared: Declaration | None) -> Checkout:
+        """From its JSON.  declared: its declaration, None where it lacks the operator."""
         return cls(
             data.get("commit"),
             data.get("date_ms"),
             bool(data.get("dirty")),
             Environment.of(data["environment"]),
-            _declaration(declared) if declared else None,
+            declared,
             tuple(
                 BrokenModule(one["module"], one["reason"], None if names is None else tuple(names))
                 for one in data.get("broken") or ()
@@ -478,13 +482,18 @@ class Trial:
 
     @classmethod
     def of(
-        cls, data: Any, line: Callable[[], str] = str, packed: Mapping[int, bytes] | None = None, checked: bool = False
+        cls,
+        data: Any,
+        line: Callable[[], str] = str,
+        packed: Mapping[int, bytes] | None = None,
+        declared: Mapping[str, Declaration] | None = None,
     ) -> Trial:
         """From the JSON value of a line.  line: makes its text.  packed: see `trial_file.check`.  Raises Unfit.
 
-        checked: whether the line is known to be one that passed `trial_file.check` before.
+        declared: by role, the declarations of a line that is known to have passed `trial_file.check` before.
         """
-        declared = (trial_file.declarations if checked else trial_file.check)(data, packed or {})
+        if declared is None:
+            declared = {role: _declaration(own) for role, own in trial_file.check(data, packed or {}).items()}
         return cls(
             data["id"],
             data["session"],
