@@ -76,9 +76,7 @@ def _function(inst: Any, name: str, arch: str, target: str) -> vector.Function:
     if getattr(inst, "omod", 0):
         raise Unknown("an output modifier")
     if getattr(inst, "clmp", 0) and target not in ("f16", "f32", "f64", "") and "_CMP" not in name:
-        if name.startswith("V_PK_"):
-            raise Unknown("a clamped packed result")
-        return vector.saturated(name, dtype(split_format(target)[1]))
+        return vector.saturated(plain, dtype(split_format(target)[1]))
     return function
 
 

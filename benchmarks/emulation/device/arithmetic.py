@@ -18,6 +18,9 @@ PRODUCTS_AND_SUMS = (
 )
 """Computed in fp32, and rounded once."""
 
+PRODUCTS_OF_DTYPE = PRODUCTS_AND_SUMS[:4]
+"""Those that take the dtype of their result."""
+
 NORMS = ("native_layer_norm", "native_group_norm", "_fused_rms_norm")
 """The same, but that their statistics stay in fp32."""
 
@@ -51,6 +54,15 @@ def _widened(func: Any, dtypes: Callable[[Any, int], torch.dtype | None], wide: 
         )
 
     return widened
+
+
+def _product_of_dtype(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+    """A product of narrow matrices whose last argument is its dtype, which the CPU does not have."""
+    *operands, dtype = args
+    wide = [one.to(dtype) for one in operands]
+    product = (torch.baddbmm if wide[-1].dim() == 3 else torch.addmm) if len(wide) == 3 else torch.matmul
+    result = product(*wide, **kwargs)
+    return result if out is None else out.copy_(result)
 
 
 def _lowest(args: Any, _: int) -> torch.dtype | None:
@@ -100,7 +112,9 @@ def _table() -> dict[str, dict[str, Any]]:
         packet = getattr(torch.ops.aten, name, None)
         for overload in packet.overloads() if packet else ():
             func = getattr(packet, overload)
-            if not func._schema.is_mutable:
+            if overload in ("dtype", "dtype_out") and name in PRODUCTS_OF_DTYPE:
+                table.setdefault(f"aten::{name}", {})[overload] = _product_of_dtype
+            elif not func._schema.is_mutable:
                 table.setdefault(f"aten::{name}", {})[overload] = make(func)
     return table
 

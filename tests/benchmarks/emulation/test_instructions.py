@@ -120,6 +120,12 @@ def test_a_pair_of_which_one_is_too_large_is_not_guessed_where_it_would_be_limit
         run(inst, v, {MODE: 0xF0 | 1 << OVERFLOW_BIT})
 
 
+@pytest.mark.parametrize(("name", "expected"), [("V_PK_SUB_U16", 0x0000_0004), ("V_PK_SUB_I16", 0xFFFE_0004)])
+def test_each_half_of_a_clamped_difference_stays_within_its_type(name, expected):
+    inst = encoded("VOP3P", name, vdst=256 + 40, src0=256 + 10, src1=256 + 11, opsel_hi=3, clmp=1)
+    assert set(run(inst, {10: 0x0003_0009, 11: 0x0005_0005}).v[40, 0].tolist()) == {expected}
+
+
 def test_the_sign_of_bf16_is_changed_before_it_is_converted():
     inst = encoded("VOP3", "V_CVT_F32_BF16_E64", vdst=256 + 40, src0=256 + 10, neg=1)
     assert run(inst, {10: 0x3FC0}).v[40, 0].view(np.float32).tolist() == [-1.5] * LANES

@@ -69,6 +69,10 @@ def modules_and_gradients():
         product = x.detach()[None] @ x.detach()[:, None]
         assert product.dtype == torch.float16
         assert product.softmax(0).dtype == torch.float32
+    halves, sums = torch.full((2, 2), 200.0, dtype=torch.float16, device="cuda"), torch.ones(2, 2, device="cuda")
+    assert torch.mm(halves, halves, out_dtype=torch.float32).tolist() == [[80000] * 2] * 2
+    torch.addmm(sums, halves, halves, out_dtype=torch.float32, out=sums)
+    assert sums.tolist() == [[80001] * 2] * 2
 
 
 def device():
