@@ -18,7 +18,7 @@ from ci.judging.policy import Settings
 from ci.options import JSON, NO_VERDICT, PASS, REGRESSION, Given, option, print_json, verb
 from ci.report.document import Sheet, markdown
 from ci.report.words import interval, percent, plain, plural
-from ci.stats.steps import SHORTEST, find_many
+from ci.stats.steps import SHORTEST, find
 from ci.stats.types import Step
 from ci.tables import ABSENT, TableError, read_cells
 
@@ -105,12 +105,11 @@ def detect(given: Given) -> int:
 
 def with_steps(rows_of: dict[str, pd.DataFrame]) -> list[SeriesSteps]:
     """Every series with its steps."""
-    known = {name: rows["value"].reset_index(drop=True).dropna() for name, rows in rows_of.items()}
-    found = find_many([values.to_numpy() for values in known.values()])
     series = []
-    for (name, values), steps in zip(known.items(), found, strict=True):
-        placed = [dataclasses.replace(step, index=int(values.index[step.index])) for step in steps]
-        series.append(SeriesSteps(name, rows_of[name], len(values), placed))
+    for name, rows in rows_of.items():
+        values = rows["value"].reset_index(drop=True).dropna()
+        steps = [dataclasses.replace(step, index=int(values.index[step.index])) for step in find(values.to_numpy())]
+        series.append(SeriesSteps(name, rows, len(values), steps))
     return series
 
 

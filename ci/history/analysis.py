@@ -34,7 +34,7 @@ from ci.history.types import (
     event_id,
     event_of,
 )
-from ci.stats import steps as detector
+from ci.stats.steps import SHORTEST, find
 from ci.stats.types import FloatArray, Step
 
 SAME_CHANGE = 2
@@ -167,20 +167,20 @@ def _dates(frame: pd.DataFrame, code: Sequence[CodeRecord]) -> dict[str, int]:
 def _series_steps(tracks: Tracks, order: CommitOrder, paired: Paired, around: Surroundings) -> Iterator[SeriesStep]:
     """The steps of every series of ratios, oldest first, and what each is the doing of."""
     with_library = np.flatnonzero(tracks.by_ratio & ~tracks.is_baseline).tolist()
-    values = [tracks.values[tracks.span(track)] for track in with_library]
     early = _early_steps(tracks, with_library)
     noise = _machine_noise(tracks)
     neighbours = _compared_with_neighbour(tracks, order.names)
-    for track, detected in zip(with_library, detector.find_many(values), strict=True):
+    for track in with_library:
         key, place = tracks.keys[track], tracks.place[tracks.span(track)]
         verdicts = {
             index: verdict
             for index in neighbours.get(track, ())
             if (verdict := paired(key.machine, *(order.names[place[at]] for at in (index - 1, index))).get(key.name))
         }
-        detected = early.get(track, detected)
+        values = tracks.values[tracks.span(track)]
+        detected = early[track] if track in early else find(values)
         steps = {step.index: step for step in detected if _stands_out(step, len(place), noise[key.machine])}
-        judged = _with_verdicts(steps, verdicts, tracks.values[tracks.span(track)])
+        judged = _with_verdicts(steps, verdicts, values)
         for number, step in enumerate(judged):
             by = "pairs" if step.index in verdicts else "ratio"
             located = _located(tracks, track, judged, number, by)
@@ -261,7 +261,7 @@ def _early_steps(tracks: Tracks, among: Sequence[int]) -> Mapping[int, list[Step
     One is believed where the intervals of both points do not meet, or most series of its operator step alike.
     """
     intervals = _paired_intervals(tracks)
-    short = [track for track in among if tracks.starts[track + 1] - tracks.starts[track] < 2 * detector.SHORTEST]
+    short = [track for track in among if tracks.starts[track + 1] - tracks.starts[track] < 2 * SHORTEST]
     found = [(track, step, sure) for track in short for step, sure in _large_steps(tracks, track, intervals)]
 
     def change(track: int, step: Step) -> tuple[str, str, int, bool]:

@@ -2,8 +2,11 @@
 
 A series is freed of short spikes, then split top-down: the clearest split is taken while it stands out
 of the noise that is left beside it, of which the autocorrelation raises the bar.  What a smooth drift
-explains as well is no step.  The bar is set for the whole series: 1 of 200 series without a step raises any alarm
-(`steps_critical`).
+explains as well is no step.  The bar is set for the whole series: 1 of 200 series without a step raises any alarm.
+
+A split of the whole series is blind to a level that comes and goes, so every split of a set of nested windows is
+looked at (seeded binary segmentation: Kovacs, Buehlmann, Li and Munk, Biometrika 110, 2023).  The gain of a split is
+the sum of squares that it explains.
 
 Steps of positive values are ratios: everything is done on logarithms.  The series may grow for ever: of more than
 WINDOW points the oldest are decided for good, so a new point costs the same however long the history is.
@@ -15,7 +18,7 @@ import dataclasses
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -29,92 +32,62 @@ with what follows.  A step of one standard deviation needs about 60 points on ei
 deviations over 1,000 points is seen as one: 0.3 % of such series raise an alarm, with windows of 512 62 % do
 (2026-11-22)."""
 
-ROWS = 512
-"""Series that are analysed together: their sums stay in a core's cache."""
-
 INTERVAL = 0.99
 """Coverage of the interval about a step's ratio."""
 
 MEDIAN_ERROR = (np.pi / 2) ** 0.5
 """Standard error of the median of normal values / that of their mean."""
 
+SHORTEST = 3
+"""Points of the shortest level: spikes of one or two points are no step."""
+
+Split = tuple[int, int, int]
+"""Levels [start, place) and [place, stop) of a series."""
+
 
 def find(values: FloatArray) -> list[Step]:
-    """Steps of a series of positive finite values, oldest first.  ValueError for other values."""
-    return find_many([values])[0]
-
-
-def find_many(series: Sequence[FloatArray]) -> list[list[Step]]:
-    """`find` of many series, fastest where many have the same length.
+    """Steps of a series of positive finite values, oldest first.  ValueError for other values.
 
     Window by window: of a full one the older steps are kept, and what follows is compared with its newer part.
     """
-    steps: list[list[Step]] = [[] for _ in series]
-    starts, waiting = [0] * len(series), list(range(len(series)))
-    while waiting:
-        alike = defaultdict[tuple[int, int], list[int]](list)
-        for i in waiting:
-            alike[starts[i], min(starts[i] + WINDOW, len(series[i]))].append(i)
-        waiting = []
-        for (start, stop), rows in alike.items():
-            seen = _logarithms(np.stack([series[i][start:stop] for i in rows]))
-            for i, found in zip(rows, _analysed(seen, start), strict=True):
-                if stop < len(series[i]):
-                    found = [step for step in found if step.index < start + WINDOW - UNDECIDED]
-                    starts[i] = max([start + WINDOW - OVERLAP, *(step.index for step in found[-1:])])
-                    waiting.append(i)
-                steps[i] += found
-    return steps
-
-
-def _logarithms(values: FloatArray) -> FloatArray:
     x = np.asarray(values, dtype=np.float64)
     bad = ~(np.isfinite(x) & (x > 0))
     if bad.any():
         raise ValueError(f"{x[bad][0]} is not a positive finite number: a step is a ratio; leave such points out")
-    return np.log(x)
+    logs, steps, start = np.log(x), list[Step](), 0
+    while True:
+        of_window = list(_steps_of_window(logs[start : start + WINDOW], start))
+        if start + WINDOW >= len(logs):
+            return steps + of_window
+        steps += (step for step in of_window if step.index < start + WINDOW - UNDECIDED)
+        start = max([start + WINDOW - OVERLAP, *(step.index for step in steps[-1:])])
 
 
-def _analysed(seen: FloatArray, start: int) -> list[list[Step]]:
-    """The steps of each row; `start`: points of the history before them."""
-    if seen.shape[1] < 2 * SHORTEST:
-        return [[] for _ in seen]
-    found: list[list[Step]] = [[] for _ in seen]
-    bar = critical(start + seen.shape[1])  # for the whole history
-    for first in range(0, len(seen), ROWS):
-        some = seen[first : first + ROWS]
-        sums = Sums.of(without_spikes(some))
-        splits = scan(sums)
-        for row in loud(sums, splits, bar).tolist():
-            if first_points := levels(sums, splits, row, bar):
-                found[first + row] = _described(some[row], sums, row, first_points, start)
-    return found
-
-
-def _described(seen: FloatArray, sums: Sums, row: int, first_points: list[int], start: int) -> list[Step]:
-    edges = [0, *first_points, len(seen)]
-    if by_chance(seen[edges[-3] : edges[-2]], seen[edges[-2] :], len(seen)):
+def _steps_of_window(logs: FloatArray, start: int) -> Iterator[Step]:
+    """start: points of the history before these."""
+    if len(logs) < 2 * SHORTEST:
+        return
+    series = CleanSeries(logs)
+    edges = level_edges(series, critical(start + len(logs)))  # the bar is that of the whole history
+    if len(edges) > 2 and are_spikes(logs[edges[-3] : edges[-2]], logs[edges[-2] :], len(logs)):
         del edges[-2]
-    noise, steps = wander(sums, row, edges), []
-    for a, k, b in zip(edges, edges[1:], edges[2:], strict=False):
-        before, after = median(seen[a:k]), median(seen[k:b])
+    noise = series.noise_between(edges)
+    for a, k, b in _splits_at(edges):
+        before, after = np.median(logs[a:k]), np.median(logs[k:b])
         error = MEDIAN_ERROR * float(np.sqrt(noise.variance(k - a) + noise.variance(b - k)))
         reach = float(stdtrit(max(b - a - 2, 1), (1 + INTERVAL) / 2)) * error
         gaps = after - before + np.array([0.0, -reach, reach])
-        chance = p_value(float(size(sums, row, (a, k, b), noise)), start + len(seen))
-        steps.append(Step(start + k, *map(float, (*np.exp([before, after]), *np.exp(gaps), chance))))
-    return steps
+        chance = p_value(series.standard_errors((a, k, b), noise), start + len(logs))
+        yield Step(start + k, *map(float, (*np.exp([before, after]), *np.exp(gaps), chance)))
 
 
-# What a series does without a step: spikes, wandering and smooth drift; many series of one length at a time.
-#
-# Arrays have shape (series, points) unless said otherwise.  Edges are the first points of each level and the number of
-# points: one number each where one series is asked for, an array where several are; they may repeat (an empty level).
+def _splits_at(edges: Sequence[int]) -> Iterator[Split]:
+    """Each inner edge with the edges beside it."""
+    return zip(edges, edges[1:], edges[2:], strict=False)
 
 
-IntArray = npt.NDArray[np.intp]
-Index = IntArray | int
-"""A place in each of several series, or in one."""
+# What a series does without a step: spikes, wandering and smooth drift.
+
 
 MEDIAN_OF = 9
 """Points of the running median: it follows a level of five points, also at the end, and ignores a spike of four.
@@ -142,44 +115,80 @@ FLOOR = 1e-7
 TINY = float(np.finfo(np.float64).tiny)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Sums:
-    """Series without spikes.  points: about their medians.  before: sums of the points before each index."""
+@dataclasses.dataclass(frozen=True)
+class Noise:
+    """sigma: standard deviation of one point; correlation: of neighbouring points, 0 to 0.9."""
 
-    points: FloatArray
-    before: FloatArray
+    sigma: float
+    correlation: float
 
-    @classmethod
-    def of(cls, clean: FloatArray) -> Sums:
-        points = clean - np.median(clean, axis=1, keepdims=True)
-        return cls(points, np.pad(np.cumsum(points, axis=1), ((0, 0), (1, 0))))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Wander:
-    """sigma: standard deviation of one point; correlation: of neighbouring points, 0 to 0.9; one for each series."""
-
-    sigma: FloatArray
-    correlation: FloatArray
-
-    def variance(self, count: Index) -> FloatArray:
+    def variance(self, count: int) -> float:
         """Of the mean of `count` points in a row of an AR(1) process."""
         r = self.correlation
         stretch = (1 + r) / (1 - r) - 2 * r * (1 - r**count) / (count * (1 - r) ** 2)
-        return np.asarray(self.sigma**2 * stretch / count)
+        return self.sigma**2 * stretch / count
+
+
+class CleanSeries:
+    """A series without its spikes.  points: about their median.  sums: of the points before each index."""
+
+    def __init__(self, logs: FloatArray) -> None:
+        clean = without_spikes(logs)
+        self.points = clean - np.median(clean)
+        self.sums = np.concatenate([[0.0], np.cumsum(self.points)])
+
+    def noise_between(self, edges: Sequence[int]) -> Noise:
+        """What is left when the levels between the edges are taken off.
+
+        The correlation of residuals of a fit is too small by about (1 + 4 r) / points for each level (Marriott and
+        Pope, Biometrika 41, 1954); that is put back.
+        """
+        x, points, levels = self.points, len(self.points), len(edges) - 1
+        residual, neighbours = x.copy(), np.zeros(points - 1)
+        for a, b in itertools.pairwise(edges):
+            inside = np.zeros(points)
+            inside[a:b] = x[a:b]
+            residual[a:b] -= inside.sum() / (b - a)  # of x[a:b] alone another rounding, and p-values of another one
+            neighbours[a : b - 1] = residual[a + 1 : b] * residual[a : b - 1]
+        total = max(float((residual**2).sum()), points * (FLOOR * float(np.ptp(x))) ** 2 + TINY)
+        r = float(neighbours.sum()) / total
+        r = r + levels * (1 + 4 * max(r, 0.0)) / points
+        r = (points * r + PRIOR_POINTS * PRIOR_CORRELATION) / (points + PRIOR_POINTS)
+        sigma = float(np.sqrt(total / max(points - levels - 1, 1)))
+        return Noise(sigma, min(max(r, 0.0), MOST_CORRELATION))
+
+    def standard_errors(self, split: Split, noise: Noise) -> float:
+        """How many lie between the means of the two levels."""
+        start, place, stop = split
+        at = self.sums[place]
+        left, right = (at - self.sums[start]) / (place - start), (self.sums[stop] - at) / (stop - place)
+        return float(np.abs(right - left) / np.sqrt(noise.variance(place - start) + noise.variance(stop - place)))
+
+    def is_jump(self, split: Split) -> bool:
+        """Whether two levels explain more of these points than a smooth drift, a cubic, does."""
+        start, place, stop = split
+        part = self.points[start:stop] - self.points[start:stop].mean()
+        smooth = float(np.sum((_cubic(stop - start) @ part) ** 2))
+        left, right = float(part[: place - start].sum()), float(part[place - start :].sum())
+        return left**2 / (place - start) + right**2 / (stop - place) > smooth
 
 
 def without_spikes(series: FloatArray) -> FloatArray:
     """The series with each point pulled to within reach of its running median."""
     centre = running_median(series)
-    off = np.sort(np.abs(series - centre), axis=1)
-    points = off.shape[1]
-    typical = NORMAL * (off[:, (points - 1) // 2] + off[:, points // 2]) / 2
-    reach = np.maximum(CLIP * typical, off[:, int((1 - CLIPPED_SHARE) * (points - 1))])[:, None]
+    off = np.abs(series - centre)
+    reach = max(CLIP * NORMAL * np.median(off), np.quantile(off, 1 - CLIPPED_SHARE, method="lower"))
     return np.clip(series, centre - reach, centre + reach)
 
 
-def by_chance(before: FloatArray, after: FloatArray, points: int) -> bool:
+def running_median(series: FloatArray) -> FloatArray:
+    """Median of the points about each one; at the ends, of the first or last full stretch."""
+    width = min(MEDIAN_OF, len(series) - 1 + len(series) % 2)
+    stretches = np.lib.stride_tricks.sliding_window_view(series, width)
+    return np.pad(np.median(stretches, axis=1), width // 2, mode="edge")
+
+
+def are_spikes(before: FloatArray, after: FloatArray, points: int) -> bool:
     """Are the last points of a series spikes in a row, as the level before them has, and no level of their own?
 
     The running median cannot follow so few.  Were they spikes of that level, so many in a row would be expected more
@@ -187,82 +196,15 @@ def by_chance(before: FloatArray, after: FloatArray, points: int) -> bool:
     """
     if len(after) > MEDIAN_OF // 2:
         return False
-    up = median(after) > median(before)
+    up = np.median(after) > np.median(before)
     share = float(np.mean(before >= after.min() if up else before <= after.max()))
     return points * share ** len(after) > LEVEL
-
-
-def running_median(series: FloatArray) -> FloatArray:
-    """Median of the points about each one; at the ends, of the first or last full stretch."""
-    points = series.shape[1]
-    width = min(MEDIAN_OF, points - 1 + points % 2)
-    side = width // 2
-    stretches = np.lib.stride_tricks.sliding_window_view(series, width, axis=1)
-    medians = np.empty_like(series)
-    medians[:, side : points - side] = np.sort(stretches, axis=-1)[..., side]
-    medians[:, :side], medians[:, points - side :] = medians[:, [side]], medians[:, [points - 1 - side]]
-    return medians
-
-
-def median(values: FloatArray) -> float:
-    """Of one series; np.median takes ten times as long for some hundred values."""
-    ranked, points = np.sort(values), len(values)
-    return float((ranked[(points - 1) // 2] + ranked[points // 2]) / 2)
-
-
-def wander(sums: Sums, rows: Index, edges: Sequence[Index]) -> Wander:
-    """What is left of the given series when the levels between the edges are taken off.
-
-    The correlation of residuals of a fit is too small by about (1 + 4 r) / points for each level (Marriott and Pope,
-    Biometrika 41, 1954); that is put back.
-    """
-    x = sums.points[rows]
-    points, residual, levels = x.shape[-1], x.copy(), np.zeros(np.shape(rows), dtype=np.intp)
-    level = np.zeros(x.shape, dtype=np.intp)  # that each point lies in
-    for edge in edges[1:-1]:
-        level += np.arange(points) >= np.asarray(edge)[..., None]
-    for number in range(len(edges) - 1):
-        inside = level == number
-        count = inside.sum(axis=-1)
-        residual -= inside * ((x * inside).sum(axis=-1) / np.maximum(count, 1))[..., None]
-        levels += count > 0
-    neighbours = residual[..., 1:] * residual[..., :-1] * (level[..., 1:] == level[..., :-1])
-    total = np.maximum((residual**2).sum(axis=-1), points * (FLOOR * np.ptp(x, axis=-1)) ** 2 + TINY)
-    r = neighbours.sum(axis=-1) / total
-    r = r + levels * (1 + 4 * np.maximum(r, 0)) / points
-    r = (points * r + PRIOR_POINTS * PRIOR_CORRELATION) / (points + PRIOR_POINTS)
-    correlation = np.minimum(np.maximum(r, 0), MOST_CORRELATION)
-    return Wander(np.sqrt(total / np.maximum(points - levels - 1, 1)), correlation)
-
-
-def size(sums: Sums, rows: Index, split: tuple[Index, Index, Index], noise: Wander) -> FloatArray:
-    """Standard errors between the means of [start, place) and [place, stop) of the given series."""
-    start, place, stop = split
-    at = sums.before[rows, place]
-    left, right = (at - sums.before[rows, start]) / (place - start), (sums.before[rows, stop] - at) / (stop - place)
-    error = np.sqrt(noise.variance(place - start) + noise.variance(stop - place))
-    return np.asarray(np.abs(right - left) / error)
-
-
-def jumps(points: FloatArray, start: int, place: int, stop: int) -> bool:
-    """Do two levels explain more of these points (of one series) than a smooth drift, a cubic, does?"""
-    part = points[start:stop] - points[start:stop].mean()
-    smooth = float(np.sum((_cubic(stop - start) @ part) ** 2))
-    left, right = float(part[: place - start].sum()), float(part[place - start :].sum())
-    return left**2 / (place - start) + right**2 / (stop - place) > smooth
 
 
 @functools.lru_cache(maxsize=4096)
 def _cubic(points: int) -> FloatArray:
     """Orthonormal polynomials up to degree 3 on evenly spaced points, shape (4, points)."""
     return np.asarray(np.linalg.qr(np.vander(np.linspace(-1, 1, points), 4))[0].T)
-
-
-# Where the levels of a series change: top-down, the clearest split first; many series of one length at a time.
-#
-# A split of the whole series is blind to a level that comes and goes, so every split of a set of nested windows is
-# looked at (seeded binary segmentation: Kovacs, Buehlmann, Li and Munk, Biometrika 110, 2023).  The gain of a split is
-# the sum of squares that it explains.
 
 
 # How large the loudest split of a series without a step is, simulated: what a step must exceed, and its p-value.
@@ -316,8 +258,8 @@ def _windows(points: int) -> float:
     return max(points / max(TABLE), 1.0)
 
 
-SHORTEST = 3
-"""Points of the shortest level: spikes of one or two points are no step."""
+# Where the levels of a series change: top-down, the clearest split first.
+
 
 SHRINK = 2**0.5
 """Length of a window / that of the next shorter ones; each half covers its neighbour.  sqrt(2) is what the paper on
@@ -326,123 +268,82 @@ seeded binary segmentation advises."""
 TRIES = 3
 """Splits that are looked at, the clearest first: beside a drift the clearest is often the drift itself."""
 
-ROUNDING = 1e-9
-"""Share of the bar by which the same size may differ that is computed of many series together."""
+IntArray = npt.NDArray[np.intp]
+Splits = tuple[FloatArray, IntArray, IntArray, IntArray]
+"""(gain, start, place, stop) of several, each of shape (splits,)."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Splits:
-    """The best split of each window; start, stop: (windows,); place, gain: (series, windows)."""
-
-    start: IntArray
-    stop: IntArray
-    place: IntArray
-    gain: FloatArray
-
-
-def loud(sums: Sums, splits: Splits, bar: float) -> IntArray:
-    """The series in which one of the clearest splits is `bar` standard errors large; in the others nothing stands out.
-
-    Nine of ten series of a history are told so all at once, instead of one by one as :func:`loudest` does.
-    """
-    window = np.argsort(-splits.gain, axis=1, kind="stable")[:, :TRIES].ravel()
-    rows = np.repeat(np.arange(len(sums.points)), len(window) // max(len(sums.points), 1))
-    split = splits.start[window], splits.place[rows, window], splits.stop[window]
-    noise = wander(sums, rows, [np.zeros_like(rows), *split, np.full_like(rows, sums.points.shape[1])])
-    return np.unique(rows[size(sums, rows, split, noise) >= bar * (1 - ROUNDING)])
+def level_edges(series: CleanSeries, bar: float) -> list[int]:
+    """The first point of each level, and the number of points: steps of at least `bar` standard errors."""
+    points = len(series.points)
+    lengths = [best_splits(series, start, length) for length, start in windows(points)]
+    splits = tuple(map(np.concatenate, zip(*lengths, strict=True)))
+    edges = [0, points]
+    while (place := _loudest(series, splits, edges, bar)) is not None:
+        edges = sorted([*edges, place])
+    return _settled(series, edges, bar)
 
 
 @functools.lru_cache(maxsize=1024)
-def windows(points: int) -> tuple[IntArray, IntArray]:
-    """(starts, stops) of nested windows of falling length, the whole series first."""
-    found, length = [(0, points)], points / SHRINK
+def windows(points: int) -> tuple[tuple[int, IntArray], ...]:
+    """(length, first points) of nested windows of falling length, the whole series first."""
+    starts, length = defaultdict[int, dict[int, None]](dict), points / SHRINK
+    starts[points][0] = None
     while length >= 2 * SHORTEST:
-        starts = np.linspace(0, points - length, int(np.ceil(2 * points / length)))
-        found += [(int(s), min(points, int(np.ceil(s + length)))) for s in starts]
+        for s in np.linspace(0, points - length, int(np.ceil(2 * points / length))).tolist():
+            starts[min(points, int(np.ceil(s + length))) - int(s)][int(s)] = None
         length /= SHRINK
-    start, stop = zip(*dict.fromkeys(found), strict=True)
-    return np.array(start), np.array(stop)
+    return tuple((length, np.array(list(firsts))) for length, firsts in starts.items())
 
 
-def scan(sums: Sums) -> Splits:
-    """The best split of each window of each series."""
-    start, stop = windows(sums.points.shape[1])
-    best = [best_split(sums.before, a, b) for a, b in zip(start.tolist(), stop.tolist(), strict=True)]
-    place, gain = (np.stack(column, axis=1) for column in zip(*best, strict=True))
-    return Splits(start, stop, place, gain)
-
-
-def best_split(first: FloatArray, start: int, stop: int) -> tuple[IntArray, FloatArray]:
-    """(place, gain) of the best split of [start, stop) of each series, shape (series,) each."""
-    share, weight = _shares(stop - start)
-    gain = (first[:, [start]] - first[:, [stop]]) * share  # in place: the arrays are large and there are many
-    gain += first[:, start + SHORTEST : stop - SHORTEST + 1]
-    gain -= first[:, [start]]
-    np.square(gain, out=gain)
-    gain *= weight
+def best_splits(series: CleanSeries, start: IntArray, length: int) -> Splits:
+    """The best split of each window of one length."""
+    left = np.arange(SHORTEST, length - SHORTEST + 1)
+    share = left / length
+    sums, first = series.sums, start[:, None]
+    gain = (sums[first] - sums[first + length]) * share + sums[first + left] - sums[first]
+    gain = gain**2 * (1 / (left * (1 - share)))
     best = np.argmax(gain, axis=1)
-    return best + start + SHORTEST, gain[np.arange(len(gain)), best]
+    return gain[np.arange(len(gain)), best], start, start + SHORTEST + best, start + length
 
 
-@functools.lru_cache(maxsize=4096)
-def _shares(points: int) -> tuple[FloatArray, FloatArray]:
-    """Of each split of so many points: share of the points on the left, and 1 / (their number * share on the right)."""
-    left = np.arange(SHORTEST, points - SHORTEST + 1)
-    share = left / points
-    return share, 1 / (left * (1 - share))
+def _best_split(series: CleanSeries, start: int, stop: int) -> tuple[float, int, int, int]:
+    gain, _, place, _ = best_splits(series, np.array([start]), stop - start)
+    return float(gain[0]), start, int(place[0]), stop
 
 
-def levels(sums: Sums, splits: Splits, row: int, bar: float) -> list[int]:
-    """First points of new levels of one series."""
-    found: list[int] = []
-    while (best := loudest(sums, splits, row, found, bar))[0] >= bar:
-        found = sorted({*found, best[1]})
-    return _settled(sums, row, found, bar)
+def _loudest(series: CleanSeries, splits: Splits, edges: Sequence[int], bar: float) -> int | None:
+    """The place of the first of the clearest splits within the levels that is a jump and reaches the bar."""
+    for split in _clearest(series, splits, edges):
+        noise = series.noise_between(sorted({*edges, *split}))
+        if series.standard_errors(split, noise) >= bar and series.is_jump(split):
+            return split[1]
+    return None
 
 
-def loudest(sums: Sums, splits: Splits, row: int, found: Sequence[int], enough: float) -> tuple[float, int]:
-    """(standard errors, place) of the loudest of the clearest splits beside those found, or the first that is enough.
-
-    (0, 0) where none of them is a jump.
-    """
-    edges = [0, *found, sums.points.shape[1]]
-    best = (0.0, 0)
-    for split in _clearest(sums, splits, row, edges):
-        noise = wander(sums, row, sorted({*edges, *split}))
-        loudness = float(size(sums, row, split, noise))
-        if loudness > best[0] and jumps(sums.points[row], *split):
-            best = (loudness, split[1])
-        if best[0] >= enough:
-            break
-    return best
+def _clearest(series: CleanSeries, splits: Splits, edges: Sequence[int]) -> Iterator[Split]:
+    """The clearest splits within the levels between the edges, the clearest first."""
+    _, start, _, stop = splits
+    inside = np.searchsorted(edges, start, side="right") == np.searchsorted(edges, stop, side="left")
+    of_windows = [column[inside] for column in splits]
+    order = np.lexsort(of_windows[::-1])[-TRIES:]
+    candidates = set(zip(*(column[order].tolist() for column in of_windows), strict=True))
+    levels = [(a, b) for a, b in itertools.pairwise(edges) if b - a >= 2 * SHORTEST]
+    candidates |= {_best_split(series, a, b) for a, b in levels}
+    return ((a, k, b) for _, a, k, b in sorted(candidates, reverse=True)[:TRIES])
 
 
-def _clearest(sums: Sums, splits: Splits, row: int, edges: list[int]) -> list[tuple[int, int, int]]:
-    """(start, place, stop) of the clearest splits within the levels between the edges, the clearest first."""
-    inside = np.searchsorted(edges, splits.start, side="right") == np.searchsorted(edges, splits.stop, side="left")
-    columns = (splits.gain[row], splits.start, splits.place[row], splits.stop)
-    candidates = set(zip(*(column[inside].tolist() for column in columns), strict=True))
-    for a, b in itertools.pairwise(edges):
-        if b - a >= 2 * SHORTEST:
-            place, gain = best_split(sums.before[row : row + 1], a, b)
-            candidates.add((float(gain[0]), a, int(place[0]), b))
-    return [(a, k, b) for _, a, k, b in sorted(candidates, reverse=True)[:TRIES]]
-
-
-def _settled(sums: Sums, row: int, found: list[int], bar: float) -> list[int]:
+def _settled(series: CleanSeries, edges: list[int], bar: float) -> list[int]:
     """Each split placed again between its neighbours; those that then do not stand out are dropped, weakest first.
 
     A split that a smooth drift explains as well does not stand out at all.
     """
-    points = sums.points.shape[1]
-    while found:
-        edges = [0, *found, points]
+    while len(edges) > 2:
         ends = zip(edges, edges[2:], strict=False)
-        found = sorted({int(best_split(sums.before[row : row + 1], a, b)[0][0]) for a, b in ends})
-        edges = [0, *found, points]
-        noise, splits = wander(sums, row, edges), zip(edges, edges[1:], edges[2:], strict=False)
-        sizes = [float(size(sums, row, split, noise)) * jumps(sums.points[row], *split) for split in splits]
+        edges = [0, *sorted({_best_split(series, a, b)[2] for a, b in ends}), edges[-1]]
+        noise = series.noise_between(edges)
+        sizes = [series.standard_errors(split, noise) * series.is_jump(split) for split in _splits_at(edges)]
         if min(sizes) >= bar:
             break
-        found.pop(int(np.argmin(sizes)))
-    return found
+        edges.pop(1 + int(np.argmin(sizes)))
+    return edges

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from ci.stats import steps as steps_noise
-from ci.stats import steps as steps_scan
-from ci.stats.steps import LEVEL, TABLE, Sums, critical, find, find_many, p_value, wander, without_spikes
+from ci.stats.steps import LEVEL, TABLE, CleanSeries, Noise, critical, find, p_value, running_median
 from ci.stats.types import FloatArray
 
 # Series without a step, as histories of timings wander; for the studies of change points.
@@ -22,7 +20,7 @@ SIGMA = 0.02
 WARM_UP = 50
 """Points that an AR(1) process of correlation 0.5 needs to forget how it began."""
 
-Noise = Callable[[np.random.Generator, int, int], FloatArray]
+Draw = Callable[[np.random.Generator, int, int], FloatArray]
 
 
 def gaussian(rng: np.random.Generator, series: int, points: int) -> FloatArray:
@@ -57,7 +55,7 @@ def drifting(rng: np.random.Generator, series: int, points: int) -> FloatArray:
     return gaussian(rng, series, points) + SIGMA * wave
 
 
-KINDS: dict[str, Noise] = {
+KINDS: dict[str, Draw] = {
     "gaussian": gaussian,
     "t, 3 degrees": heavy,
     "AR(1) 0.5": correlated,
@@ -105,7 +103,7 @@ def indices(values):
 def test_null_series_raise_hardly_any_alarm(kind):
     """400 series of each kind; at a rate of 1 % more than 12 alarms happen once in a thousand times."""
     for points in (30, 300):
-        alarms = sum(map(bool, find_many(list(np.exp(KINDS[kind](rng(points), 400, points))))))
+        alarms = sum(bool(find(values)) for values in np.exp(KINDS[kind](rng(points), 400, points)))
         assert alarms <= 12 * points / 300 + 4
 
 
@@ -162,31 +160,9 @@ def test_the_interval_covers_the_size():
     """99 % of steps that are found at their place have their size within the interval."""
     series = np.exp(gaussian(rng(3), 300, 120) / 2)
     series[:, 60:] *= 1.05
-    found = [step for steps in find_many(list(series)) for step in steps if step.index == 60]
+    found = [step for values in series for step in find(values) if step.index == 60]
     assert len(found) > 200
     assert np.mean([step.ratio_low <= 1.05 <= step.ratio_high for step in found]) >= 0.97
-
-
-def test_many_series_are_found_as_each_alone():
-    series = [stepped(points, [(points // 2, 1.05)], seed) for seed, points in enumerate([20, 90, 90, 300, 1200, 7, 0])]
-    assert find_many(series) == [find(one) for one in series]
-
-
-@pytest.mark.parametrize("points", [6, 8, 11, 40, 351, 1024])
-def test_what_is_quiet_has_no_step_when_looked_at_closely(points, monkeypatch):
-    """The oracle looks closely at every series: null ones of every kind, some with a step, one constant."""
-    random = rng(points)
-    logs = np.concatenate([noise(random, 40, points) for noise in KINDS.values()])
-    for row in range(0, len(logs), 3):
-        logs[row, random.integers(points) :] += random.exponential(0.03)
-    logs[-1] = logs[-2, 0]
-    series = list(np.exp(logs))
-    found = find_many(series)
-    sums = Sums.of(without_spikes(np.log(series)))
-    loud = steps_scan.loud(sums, steps_scan.scan(sums), critical(points))
-    assert len(loud) <= 0.7 * len(series)
-    monkeypatch.setattr(steps_scan, "loud", lambda sums, splits, bar: np.arange(len(sums.points)))
-    assert find_many(series) == found
 
 
 def test_steps_across_full_windows_are_found_and_those_that_are_decided_stay():
@@ -200,35 +176,32 @@ def test_steps_across_full_windows_are_found_and_those_that_are_decided_stay():
 
 def test_what_the_levels_leave():
     """The oracle takes each level's mean off and looks at what is left."""
-    clean = without_spikes(gaussian(rng(4), 3, 50))
-    sums = Sums.of(clean)
-    for row, edges in itertools.product(range(3), ([0, 50], [0, 20, 50], [0, 3, 4, 31, 50])):
-        levels = [clean[row, a:b] - clean[row, a:b].mean() for a, b in itertools.pairwise(edges)]
+    for seed, edges in itertools.product(range(3), ([0, 50], [0, 20, 50], [0, 3, 4, 31, 50])):
+        series = CleanSeries(gaussian(rng(4, seed), 1, 50)[0])
+        levels = [series.points[a:b] - series.points[a:b].mean() for a, b in itertools.pairwise(edges)]
         square = sum(float(level @ level) for level in levels)
         lag = sum(float(level[1:] @ level[:-1]) for level in levels)
         r = lag / square
         r += len(levels) * (1 + 4 * max(r, 0)) / 50
-        found = wander(sums, row, edges)
-        assert float(found.sigma) == pytest.approx((square / (50 - len(levels) - 1)) ** 0.5)
-        assert float(found.correlation) == pytest.approx(np.clip((50 * r + 5) / 60, 0, 0.9), abs=1e-9)
-        both = wander(sums, np.array([row, row]), [np.array([edge, edge]) for edge in [0, *edges, 50]])
-        assert both.sigma.tolist() == pytest.approx([float(found.sigma)] * 2)
+        noise = series.noise_between(edges)
+        assert noise.sigma == pytest.approx((square / (50 - len(levels) - 1)) ** 0.5)
+        assert noise.correlation == pytest.approx(np.clip((50 * r + 5) / 60, 0, 0.9), abs=1e-9)
 
 
 def test_the_variance_of_a_mean_is_that_of_an_autoregression():
     """The oracle sums all covariances."""
-    noise = steps_noise.Wander(np.array(2.0), np.array(0.6))
+    noise = Noise(2.0, 0.6)
     for count in (1, 2, 5, 40):
         apart = np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
-        assert float(noise.variance(count)) == pytest.approx(4 * (0.6**apart).sum() / count**2)
+        assert noise.variance(count) == pytest.approx(4 * (0.6**apart).sum() / count**2)
 
 
 def test_the_running_median_of_each_point():
-    series = rng(5).normal(size=(2, 40))
-    found = steps_noise.running_median(series)
+    series = rng(5).normal(size=40)
+    found = running_median(series)
     for i in range(40):
         first = min(max(i - 4, 0), 31)
-        assert found[:, i].tolist() == np.median(series[:, first : first + 9], axis=1).tolist()
+        assert found[i] == np.median(series[first : first + 9])
 
 
 def test_p_values_fall_with_size_and_grow_with_places():
