@@ -269,7 +269,7 @@ TRIES = 3
 """Splits that are looked at, the clearest first: beside a drift the clearest is often the drift itself."""
 
 IntArray = npt.NDArray[np.intp]
-Splits = tuple[FloatArray, IntArray, IntArray, IntArray]
+Splits = Sequence[FloatArray | IntArray]
 """(gain, start, place, stop) of several, each of shape (splits,)."""
 
 
@@ -277,7 +277,7 @@ def level_edges(series: CleanSeries, bar: float) -> list[int]:
     """The first point of each level, and the number of points: steps of at least `bar` standard errors."""
     points = len(series.points)
     lengths = [best_splits(series, start, length) for length, start in windows(points)]
-    splits = tuple(map(np.concatenate, zip(*lengths, strict=True)))
+    splits = [np.concatenate(column) for column in zip(*lengths, strict=True)]
     edges = [0, points]
     while (place := _loudest(series, splits, edges, bar)) is not None:
         edges = sorted([*edges, place])
