@@ -29,7 +29,7 @@ def executed(
         raise ValueError(f"--execute: {why}")
     wanted, cache = [arch for arch in arches if arch in TARGETS.values()], Cache(setting.cache)
     asked = {"kernels": list(choice.kernels), "backends": list(choice.backends), "arches": wanted, "counted": True}
-    checkout = Checkout("head", setting.tree, python=setting.python)
+    checkout = Checkout("head", setting.tree)
     try:
         with Pool(checkout, asked, setting.limits) as pool:
             return _entries(pool, choice, cache, tell)

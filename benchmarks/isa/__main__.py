@@ -27,7 +27,6 @@ from benchmarks.program import positive
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
 
 
-KNOBS = "JSON object of knobs that override config() in every case"
 UNITS = """CUs or SMs of the device to compile for, such as 80 for MI308X or 38 for a CPX partition of MI300X
 (default: of the first product of the architecture in kernels/hardware.py)"""
 POINTS = """only the points of this file (benchmarks/points.py), for one --arch: which of them compile, will not load,
@@ -49,14 +48,12 @@ def parser() -> argparse.ArgumentParser:
         add(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")
     add("--lenient", action="store_true", help="a name that this tree does not have is not an error")
     add("--compute-units", type=positive, metavar="N", help=UNITS)
-    add("--knobs", type=Path, metavar="FILE", help=KNOBS)
     add("--points", type=Path, metavar="FILE", help=POINTS)
     add("--launch-cache", action="store_true", help=LAUNCH_CACHE)
     add("--execute", action="store_true", help=EXECUTE)
     add("--processes", type=positive, metavar="N", help="compiling processes (default: 4; with --points one a core)")
     add("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
     add("--out", type=Path, help="file to write (default: standard output)")
-    add("--python", default=sys.executable, help="Python to compile with")
     add("--timeout", type=float, default=Limits.seconds, metavar="S", help="for one compilation")
     add("--memory", type=int, default=Limits.memory_mb, metavar="MB", help="for one compilation")
     add("--progress", choices=["none", "text", "json"], default="text", help="progress lines on stderr")
@@ -92,14 +89,12 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"--out {asked.out} cannot be written: its folder does not exist")
     tiers = TIERS[: TIERS.index(asked.tier) + 1]
     named = [tuple(names) for names in (asked.kernel, asked.case, asked.backend)]
-    choice = Choice(tiers, *named, knobs_of(asked.knobs))
+    choice = Choice(tiers, *named)
     runs = compile_all(arches, choice, _setting(asked), _reporter(asked.progress))
     if not asked.lenient:
         _check_names(asked, [run.listing for run in runs if run.listing is not None])
     result = document([(run.arch, run.listing, run.records, run.failure) for run in runs])
     if asked.execute:
-        if asked.knobs:
-            raise ValueError("--execute counts the launches that config() chooses; leave --knobs out")
         emulation = importlib.import_module("benchmarks.emulation.executed")
         result["executed"] = emulation.executed(arches, choice, _setting(asked), _reporter(asked.progress))
     return result
@@ -109,7 +104,7 @@ def points_compiled(asked: argparse.Namespace) -> dict[str, Any]:
     """Compile the points of a file; ValueError for what does not exist."""
     if len(asked.arch or []) != 1:
         raise ValueError("--points goes with one --arch")
-    if asked.kernel or asked.case or asked.backend or asked.knobs:
+    if asked.kernel or asked.case or asked.backend:
         raise ValueError("--points names kernel, cases, backends and knobs; leave --kernel and the like out")
     target(asked.arch[0])
     file = points.read(asked.points)
@@ -129,23 +124,11 @@ def _setting(asked: argparse.Namespace) -> CompileSetting:
     return CompileSetting(
         asked.tree,
         asked.cache,
-        asked.python,
         limits,
         asked.compute_units,
         variables=launch_environment() if asked.launch_cache else None,
         processes=asked.processes or (most_for_points() if asked.points else None),
     )
-
-
-def knobs_of(path: Path | None) -> dict[str, Any]:
-    """The knobs in a file, none without one; ValueError names what is wrong."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path else {}
-    except (OSError, ValueError) as error:
-        raise ValueError(f"--knobs {path}: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f'--knobs {path}: a JSON object is expected, such as {{"num_stages": 3}}')
-    return found
 
 
 def _check_names(asked: argparse.Namespace, listings: list[dict[str, Any]]) -> None:

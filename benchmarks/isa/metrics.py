@@ -102,7 +102,7 @@ def entries(arch: str, listing: Mapping[str, Any], records: Mapping[int, Mapping
     for index, unit in enumerate(listing["units"]):
         record = dict(records[index])
         identity = record.pop("key", None) or record["why"]
-        where = (unit["kernel"], unit["backend"], unit["label"], identity, str(unit.get("knobs")))
+        where = (unit["kernel"], unit["backend"], unit["label"], identity)
         if where not in merged:
             merged[where] = _entry(arch, listing["triton"], unit, record)
         merged[where]["cases"].append(unit["case"])
@@ -112,7 +112,6 @@ def entries(arch: str, listing: Mapping[str, Any], records: Mapping[int, Mapping
 def _entry(arch: str, triton: str, unit: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
     entry: dict[str, Any] = {name: unit[name] for name in ("kernel", "backend", "label")}
     entry |= {"arch": arch, "triton": triton, "cases": [], "status": record["status"]}
-    entry |= {"knobs": unit["knobs"]} if "knobs" in unit else {}
     if record["status"] != "ok":
         return entry | {"why": record["why"]}
     done = finish(record["metrics"], arch)

@@ -53,7 +53,6 @@ class Limits:
 class Choice:
     """What to compile; empty means all.  cases: shell patterns.  tiers: names as in kernels.spec.
 
-    knobs: override config() in every case.
     points: {case, backend, knobs} of a sweep; with some, they alone are compiled.
     """
 
@@ -61,13 +60,12 @@ class Choice:
     kernels: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
-    knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     points: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class CompileSetting:
-    """Where and with what: the tree under test, cache folder, Python.
+    """Where and how: the tree under test, cache folder.
 
     compute_units: CUs or SMs of the device to compile for; None: those of the product that is assumed.
     variables: the environment of launches, whose cache of Triton is filled; None: a clean one and no such cache.
@@ -76,7 +74,6 @@ class CompileSetting:
 
     tree: Path
     cache: Path
-    python: str = sys.executable
     limits: Limits = Limits()
     compute_units: int | None = None
     variables: Mapping[str, str] | None = dataclasses.field(default=None, hash=False)
@@ -98,7 +95,7 @@ class CompileProcess:
         self._buffer = b""
         variables = dict(setting.variables or {}) or _clean(scratch / f"triton-{id(self)}")
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
-        command = [setting.python, "-P", str(HARNESS / "benchmarks" / "naming.py"), *arguments, self._log.name]
+        command = [sys.executable, "-P", str(HARNESS / "benchmarks" / "naming.py"), *arguments, self._log.name]
         own = {"cwd": HARNESS, "env": lifetime.told(variables), "start_new_session": True}
         self._process = subprocess.Popen(command, **own, **pipes)
 

@@ -66,7 +66,7 @@ class Units:
         for backend, declare in sorted(kernel.compilations.items()):
             for case in kernel.cases if not choose["backends"] or backend in choose["backends"] else ():
                 if case.tier in choose["tiers"] and _matches(case.name, choose["cases"]):
-                    units += self._of_case(kernel, backend, declare, case, choose["knobs"])
+                    units += self._of_case(kernel, backend, declare, case, {})
         return units
 
     def _of_points(self, kernels: list[Any], points: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ class Units:
         self, kernel: Any, backend: str, declare: Any, case: Any, knobs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         spec = naming.contract("spec")
-        name = {"kernel": kernel.name, "backend": backend, "case": case.name} | ({"knobs": knobs} if knobs else {})
+        name = {"kernel": kernel.name, "backend": backend, "case": case.name}
 
         def without(status: str, why: str) -> list[dict[str, Any]]:
             return [self._unit(name | {"label": "", "status": status, "why": why}, None)]

@@ -100,7 +100,7 @@ def ab(given: Given) -> int:
         outcome = programs.compared_by(request, checkouts, asked, rules, file, err_console(), given.all_cases)
     else:
         outcome = compared(checkouts, planned, rules, file, given.all_cases)
-    code = finish(outcome, checkouts, planned, rules, file, repository.root, given, clock)
+    code = finish(outcome, checkouts, planned, rules, file, given, clock)
     clock.say(outcome.file.trials, to_stderr=given.as_json)
     return code
 

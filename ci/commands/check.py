@@ -107,7 +107,7 @@ def check(given: Given) -> int:
         outcome = _of_all(given, checkouts, requests, repository.root, planned, rules, file)
     else:
         outcome = _alone(head, planned, file, repository.is_shallow())
-    code = finish(outcome, checkouts, planned, rules, outcome.file.path, repository.root, given, clock, report)
+    code = finish(outcome, checkouts, planned, rules, outcome.file.path, given, clock, report)
     click.echo(f"report: {report}.html, {report.name}.md, {report.name}.json", err=given.as_json)
     clock.say(outcome.file.trials, to_stderr=given.as_json)
     return code

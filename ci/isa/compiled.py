@@ -21,7 +21,6 @@ from rich.console import Console
 from benchmarks.shapes import Into, Unfit, anything, built, form, items, maybe, number, record, that, whole
 from ci import harness
 from ci.report.words import plain
-from ci.trials.trial import Scalar
 
 FORMAT, VERSION = "ridgeline-isa", 1
 
@@ -369,7 +368,6 @@ TARGETS = ("gfx942", "gfx950", "sm_90")
 class Wanted:
     """What to compile; empty means all (arches: the AMD ones).
 
-    python: that compiles.  knobs: over those that the declaration chooses, in every case.
     lenient: a kernel, case or backend that the tree does not have is not an error, as in an older commit.
     execute: also count what the launches execute in an emulator.
     """
@@ -380,15 +378,13 @@ class Wanted:
     cases: Sequence[str] = ()
     backends: Sequence[str] = ()
     lenient: bool = False
-    python: str | None = None
-    knobs: Mapping[str, Scalar] | None = None
     execute: bool = False
 
     def options(self) -> list[str]:
         """As options of `python -m benchmarks.isa`."""
         chosen = harness.options(tier=self.tier, arch=self.arches, kernel=self.kernels, case=self.cases)
-        others = harness.options(backend=self.backends, python=self.python)
-        return [*chosen, *others, *["--lenient"] * self.lenient, *["--execute"] * self.execute]
+        chosen += harness.options(backend=self.backends)
+        return [*chosen, *["--lenient"] * self.lenient, *["--execute"] * self.execute]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -408,10 +404,6 @@ class TreeCompiler:
             out = Path(folder) / "written"
             argv = harness.program("benchmarks.isa", *wanted.options())
             argv += harness.options(tree=tree.resolve(), cache=self.cache.resolve(), out=out, progress="json")
-            if wanted.knobs is not None:
-                knobs = Path(folder) / "knobs.json"
-                knobs.write_text(json.dumps(dict(wanted.knobs)), encoding="utf-8")
-                argv += harness.options(knobs=knobs)
             try:
                 harness.produce(argv, out, self.console, what or str(tree))
             except harness.MeasureError as error:

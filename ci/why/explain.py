@@ -6,14 +6,21 @@ The one entry for every verb: `explain(...)` of a judgement of base and head, wh
 from __future__ import annotations
 
 import dataclasses
+import io
 import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from ci.git.repository import LocalCheckout
 from ci.harness import MeasurePlan, measure
+from ci.isa.compiled import TARGETS, CompileError, IsaError, TreeCompiler, Wanted
+from ci.isa.judge import compare
+from ci.isa.rules import IsaPolicy
+from ci.isa.text import lines
 from ci.judging.live import MeasureAlone
 from ci.judging.policy import Policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
@@ -24,6 +31,7 @@ from ci.why import search as searching
 from ci.why import suspects
 from ci.why.experiments import Experiments, Question, Sides
 from ci.why.search import CauseAnswer, CauseFinding, Search, Slowdown, Suspect, SuspectKind
+from kernels import project
 
 # What was found, as sentences and as the values that a report keeps.
 
@@ -106,9 +114,6 @@ LARGEST = f"the {MOST_GROUPS} largest slow-downs with different suspects come fi
 DEFAULT_S = 300.0
 """Seconds for all experiments: an experiment is three trials of one arm on each side, 10 to 30 s on a GPU (2026-11)."""
 
-Code = Callable[[Question, Trial], Sequence[str]]
-"""What the compiler emits differently for the case of a question on the machine of a trial, a sentence each."""
-
 
 @dataclasses.dataclass(frozen=True)
 class SlowGroup:
@@ -133,7 +138,6 @@ def explain(
     *,
     seconds: float = DEFAULT_S,
     measuring: MeasureAlone = measure,
-    code: Code = lambda question, trial: (),
     say: Callable[[str], None] = lambda said: None,
 ) -> tuple[Explanation, ...]:
     """The causes of every SLOWER of a judgement of (base, head), each shown by putting it back; () if none is.
@@ -147,7 +151,7 @@ def explain(
     bench = Experiments(Sides(base, head, folder), policy, folder, time.monotonic() + seconds, measuring, say)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        made = [explained(group, bench, plan, code) for group in groups[:MOST_GROUPS]]
+        made = [explained(group, bench, plan) for group in groups[:MOST_GROUPS]]
         return (*made, *not_examined(judgement, made))
     finally:
         for tree in folder.glob("tree-*"):
@@ -197,19 +201,18 @@ def _short(case: CaseVerdict) -> str:
     return case.case.split("/", 2)[2]
 
 
-def explained(group: SlowGroup, bench: Experiments, plan: MeasurePlan, code: Code) -> Explanation:
+def explained(group: SlowGroup, bench: Experiments, plan: MeasurePlan) -> Explanation:
     """The causes of one group of cases."""
     begin, before = time.monotonic(), (bench.experiments, bench.trials)
     question = _question(group, plan)
     found = _searched(question, group, bench)
-    differing = tuple(code(question, group.trial))
     return Explanation(
         tuple(case.case for case in group.cases),
         question.name,
         state(found),
         sentence(found),
         tuple(tried(found.findings)),
-        differing,
+        machine_code(question, group.trial, bench.sides),
         bench.experiments - before[0],
         bench.trials - before[1],
         round(time.monotonic() - begin, 1),
@@ -257,3 +260,27 @@ def _parts(
     within = Search(whole, floor, lambda some: bench.slowdown(question, floor, (*put, *some)), level)
     within.run(parts)
     return tuple(within.findings)
+
+
+# What the compiler emits differently for the case that was examined.
+
+
+CACHE = ".ridgeline/isa"
+
+SAME_CODE = "the machine code is the same: what differs is the launch (grid, arguments) or work on the host"
+
+
+def machine_code(question: Question, trial: Trial, sides: Sides) -> tuple[str, ...]:
+    """A sentence on each configuration that differs; () for a machine that nothing is compiled for, and where other
+    knobs or Pythons than the declared ones were measured."""
+    arch = trial.machine.arch
+    if arch not in TARGETS or question.plan.knobs or question.plan.pythons:
+        return ()
+    wanted = Wanted([arch], "sweep", [question.operator], [question.case], [question.backend], lenient=True)
+    compiler = TreeCompiler(project.place(CACHE), Console(file=io.StringIO()))
+    try:
+        base, head = (compiler.compile(side.path, wanted) for side in (sides.base, sides.head))
+    except (CompileError, IsaError) as error:
+        return (f"the machine code could not be compared: {error}",)
+    _, *differing = lines(compare(base, head, IsaPolicy()))
+    return tuple(differing) or (SAME_CODE,)

@@ -36,7 +36,6 @@ from ci.trials.file import Followed, Rejected
 from ci.trials.trial import Trial
 from ci.whole_files import replace
 from ci.why.explain import DEFAULT_S, explain
-from ci.why.suspects import CodeDifference
 from kernels import project
 
 NOTHING_DIFFERS = Judgement(Verdict.SAME, "nothing differs")
@@ -85,7 +84,6 @@ def finish(
     plan: MeasurePlan,
     rules: policy.Policy,
     file: Path,
-    root: Path,
     given: Given,
     clock: VerbClock,
     report: Path | None = None,
@@ -97,7 +95,7 @@ def finish(
     programs = {trial.operator for trial in trials if trial.by_program}
     cases = tuple(case for case in outcome.judgement.cases if case.kernel not in programs)
     explicable = dataclasses.replace(outcome, judgement=dataclasses.replace(outcome.judgement, cases=cases))
-    causes = explained(explicable, checkouts, plan, rules, file, root, err_console(), wanted_s)
+    causes = explained(explicable, checkouts, plan, rules, file, err_console(), wanted_s)
     if given.record:
         keep_causes(causes, checkouts, plan, trials, given.results)
     made = report_of(outcome.judgement, trials, checkouts)
@@ -206,7 +204,6 @@ def explained(
     plan: MeasurePlan,
     rules: Policy,
     file: Path,
-    root: Path,
     console: Console,
     seconds: float,
 ) -> tuple[Explanation, ...]:
@@ -217,7 +214,6 @@ def explained(
     if not seconds or len(checkouts) < 2 or not outcome.judgement.of(Verdict.SLOWER):
         return ()
     asked = (checkouts, outcome.judgement, outcome.file.trials, plan, rules, _folder(file))
-    code = CodeDifference(checkouts[0].path, checkouts[1].path, root / CACHE, plan.pythons).sentences
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Bars(console, *columns) as bar:
         task = bar.add_task("why: what differs", total=None)
@@ -226,7 +222,7 @@ def explained(
             bar.update(task, description=plain(f"why: putting back {said}", 100))
 
         with _errors_printed(console):
-            causes = explain(*asked, seconds=seconds, code=code, say=say)
+            causes = explain(*asked, seconds=seconds, say=say)
             hand_over(causes, checkouts, outcome.file.trials, file)
             return causes
     return ()
@@ -260,11 +256,10 @@ def explained_commit(
     """
     with _errors_printed(console):
         sides = two_checkouts(repository, good, bad)
-        code = CodeDifference(sides[0].path, sides[1].path, repository.root / CACHE, plan.pythons).sentences
         plan, folder = dataclasses.replace(plan, trials=0), _folder(file)
         found = live.compare(sides, plan, rules, machine_kind(), folder / "compared.jsonl", console)
         trials = found.file.trials
-        made = explain(sides, found.judgement, trials, plan, rules, folder, seconds=seconds, code=code)
+        made = explain(sides, found.judgement, trials, plan, rules, folder, seconds=seconds)
         if made and results:
             keep_causes(made, sides, plan, trials, results)
         return made
@@ -303,10 +298,6 @@ def keep_causes(
     ends = {side.commit.hash for side in checkouts}
     if explanations and len(ends) == 2 and not (plan.knobs or plan.pythons or any(s.dirty for s in checkouts)):
         record_causes(folder_of(results, trials[-1].regime), causes_of_commits(explanations, checkouts, trials))
-
-
-CACHE = Path(".ridgeline/isa")
-"""Below the root of a repository: what was compiled."""
 
 
 def _folder(file: Path) -> Path:

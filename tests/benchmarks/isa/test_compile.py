@@ -164,28 +164,6 @@ def test_a_package_that_ends_the_process_is_a_failure_of_the_listing(tmp_path):
     ]
 
 
-def test_knobs_that_cannot_load_are_named_before_a_gpu_is_asked(tmp_path):
-    chosen = ("--kernel", "gemm", "--backend", "triton", "--case", "n8192_k4096_m256_fp16", "--tier", "sweep")
-    found = {}
-    for stages in (2, 4):
-        (tmp_path / "knobs.json").write_text(json.dumps({"num_stages": stages}))
-        knobs = (*chosen, "--knobs", tmp_path / "knobs.json")
-        code, out, said = run(*compile_for_gfx942(ROOT, tmp_path / "cache", *knobs))
-        assert code == 0, said
-        [entry] = json.loads(out)["entries"]
-        found[entry["knobs"]["num_stages"]] = entry["will_not_load"]
-    assert found[2] is None
-    assert found[4].startswith("it needs 98304 B of LDS and a workgroup on gfx942 may have 65536 B")
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "[1]"])
-def test_a_file_of_knobs_that_is_not_one_is_refused(tmp_path, text):
-    (tmp_path / "knobs.json").write_text(text)
-    code, _, said = run("--tree", FAULTS, "--arch", "gfx942", "--knobs", tmp_path / "knobs.json")
-    assert code == 3
-    assert "knobs.json" in said
-
-
 # A kernel that moved within its file has the key of a compilation that it had.
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ci.bisect.search import RowPlace
+from ci.bisect.search import Culprit, RowPlace, SearchAnswer
 from ci.commands.bisect import neighbours
 from ci.commands.common import outcome as why
 from ci.commands.common.outcome import hand_over
@@ -23,7 +23,6 @@ from ci.judging.live import Interrupted, Outcome
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.records.ledger import CAUSES, Explanation, RecordedCause, causes_in
 from ci.report import json_report
-from ci.stats.bisection import Culprit, SearchAnswer
 from ci.trials import file as trial_files
 from ci.trials.file import Followed
 from ci.why import suspects
@@ -104,7 +103,7 @@ def test_a_verdict_stands_without_its_cause(sides, tmp_path, monkeypatch, error,
     monkeypatch.setattr(why, "explain", broken)
     console = Console(file=io.StringIO(), width=200)
     outcome = Outcome(judgement(case("m16")), Followed(tmp_path / "t.jsonl").read())
-    asked = (outcome, sides, MeasurePlan(), policy.load(), tmp_path / "t.jsonl", tmp_path, console)
+    asked = (outcome, sides, MeasurePlan(), policy.load(), tmp_path / "t.jsonl", console)
     assert why.explained(*asked, 60.0) == ()
     assert said in console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -114,7 +113,7 @@ def test_a_verdict_stands_without_its_cause(sides, tmp_path, monkeypatch, error,
 )
 def test_a_search_is_explained_where_it_found_one_slower_neighbour(low, shift, pair) -> None:
     places = [RowPlace(f"c{n}", f"c{n}") for n in range(5)]
-    found = SearchAnswer((Culprit(low, 3, 0.99, shift),), 0.99)
+    found = SearchAnswer(Culprit(low, 3, 0.99, shift), 0.99)
     assert neighbours(found, places) == pair
     assert neighbours(None, places) is None
 
