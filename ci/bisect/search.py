@@ -1,19 +1,25 @@
-"""The search: what the trials so far say, what to measure next, until it is sure or its trials are spent.
+"""Which of many places in a row changed a speed: what the trials so far say, what to measure next, until it is sure.
 
-Everything follows from the list of outcomes, so a search that was interrupted goes on from the trials in its file.
+Bayes over the places of one step, from paired trials with heavy-tailed noise.  Everything follows from the list of
+outcomes, so a search that was interrupted goes on from the trials in its file.
+
+Positions 0..last lie in a row: position 0 is known to be good, `last` is bad.  Change k leads from position k-1 to k.
+A shift is log(time at the higher position / time at the lower one) of one trial: above 0 is slower.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from scipy import special
 
-from ci.stats import bisection
-from ci.stats.bisection import Ask, Belief, Line, PairShift, SearchAnswer
 from ci.stats.types import FloatArray
 
 # A search as values: its row of places, what its trials came to, how it ended.
@@ -46,6 +52,283 @@ class TrialOutcome:
     failed: Mapping[int, str] = dataclasses.field(default_factory=dict)
     labels: Mapping[int, str] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Line:
+    """A row of positions.  weights: shape (last,), the prior share of change k in weights[k - 1], adding up to 1.
+
+    smallest: the least step looked for, a share of the time.  noise: typical difference between trials, a share.
+    skipped: positions that cannot be measured; neither end is one.
+    """
+
+    weights: FloatArray
+    smallest: float = 0.003
+    noise: float = 0.003
+    skipped: frozenset[int] = frozenset()
+
+    @property
+    def last(self) -> int:
+        """The highest position."""
+        return len(self.weights)
+
+    @cached_property
+    def testable(self) -> FloatArray:
+        """Positions that can be measured, rising."""
+        return np.array([p for p in range(self.last + 1) if p not in self.skipped])
+
+    @cached_property
+    def reached(self) -> FloatArray:
+        """Shape (last + 1,): the prior share of changes up to each position."""
+        return np.concatenate([[0.0], np.cumsum(self.weights)])
+
+    def bracket(self, change: int) -> tuple[int, int]:
+        """The nearest measurable positions below and from a change: the changes between cannot be told apart."""
+        at = int(np.searchsorted(self.testable, change))
+        return int(self.testable[at - 1]), int(self.testable[at])
+
+
+# The grids that size and noise of a step are summed over, and the prior on them.
+#
+# Sizes are log-uniform from the smallest step looked for to a factor of 20, slower and faster alike. The noise of a
+# trial is Student's t with 3 or 10 degrees of freedom. Recorded A/A trials of H200s have lighter tails than either
+# (mm_m16 and tgemm_m64: excess kurtosis 0.2 and -0.2 over 78 trials, 2026-11-22); heavier ones guard against a
+# disturbed trial. Its scale is log-normal about what the policy holds typical, a factor of e either way.
+
+
+FINENESS = 1.2
+"""Neighbouring sizes have this ratio: the grid is then off by at most 10 % of a step, less than a search can tell."""
+LARGEST = 3.0
+"""Log-ratio of the largest step, a factor of 20."""
+TAILS = (3.0, 10.0)
+"""Degrees of freedom of the noise."""
+SCALES = 9
+"""Scales of the noise, within +-2.5 of the log of the typical one."""
+REACH = 2.5
+ANSWERS = 64
+"""Cells that the outcome of a trial is put into, to reckon what the trial would tell."""
+
+NONE = 0.5
+"""Prior of no step.  With 1/2 on it, a row without a step ends in 99 % for a change in at most about 1 % of searches,
+however long they go on (Ville's inequality: the posterior odds against the truth are a martingale)."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StepGrid:
+    """levels: shape (V,), log-ratio of a step, 0 first.  scale, tail, weight: shape (S,), of the noise.
+
+    answers: shape (Y,), shifts that a trial may show.
+    """
+
+    levels: FloatArray
+    scale: FloatArray
+    tail: FloatArray
+    weight: FloatArray
+    answers: FloatArray
+
+    def log_density(self, away: FloatArray) -> FloatArray:
+        """Log-density of the noise at a distance, shape (..., S)."""
+        tail, z = self.tail, away[..., None] / self.scale
+        constant = (
+            special.gammaln((tail + 1) / 2) - special.gammaln(tail / 2) - np.log(self.scale**2 * tail * np.pi) / 2
+        )
+        return np.asarray(constant - (tail + 1) / 2 * np.log1p(z**2 / tail))
+
+    @functools.cached_property
+    def outcomes(self) -> FloatArray:
+        """Shape (V, Y, S): chance that a trial at each level falls into each cell."""
+        chance = np.exp(self.log_density(self.answers - self.levels[:, None]))
+        chance *= np.gradient(self.answers)[:, None]
+        return np.asarray(chance / chance.sum(axis=1, keepdims=True))
+
+
+@functools.lru_cache(maxsize=32)
+def grid_of(smallest: float, noise: float) -> StepGrid:
+    """The grid for steps of at least `smallest` in noise of about `noise`, shares of the time."""
+    least = np.log1p(smallest)
+    sizes = np.exp(np.arange(np.log(least), np.log(LARGEST), np.log(FINENESS)))
+    places = np.linspace(-REACH, REACH, SCALES)
+    scale, tail = (column.ravel() for column in np.meshgrid(noise * np.exp(places), TAILS, indexing="ij"))
+    weight = np.repeat(np.exp(-(places**2) / 2), len(TAILS))
+    half = least / 8 * np.sinh(np.linspace(0, np.arcsinh(8 * LARGEST / least), ANSWERS // 2 + 1))[1:]
+    answers = np.concatenate([-half[::-1], [0.0], half])
+    return StepGrid(np.concatenate([[0.0], -sizes, sizes]), scale, tail, weight / weight.sum(), answers)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Belief:
+    """What the trials so far say.
+
+    none: probability of no step.  none_at_worst: of none, against one step of the size and in the noise that fit the
+    trials best; at most 1 in 100 searches over a true step of any size see it rise above 0.99.
+    changes: shape (last,), probability that change k is the step: with `none` they add up to 1.
+    nodes: positions that were measured, rising.  joint: shape (nodes, V, S), of level and noise at each node.
+    noise: expected scale of a trial's noise, a share.
+    """
+
+    none: float
+    none_at_worst: float
+    changes: FloatArray
+    nodes: FloatArray
+    joint: FloatArray
+    noise: float
+
+    @property
+    def surely_none(self) -> float:
+        """Probability of no step, by the prior over sizes and against each size alone: the smaller one."""
+        return min(self.none, self.none_at_worst)
+
+
+def believe(line: Line, seen: Sequence[TrialOutcome]) -> Belief:
+    """The posterior over no step, and one step by its place, its size and the noise.
+
+    Changes between two neighbouring measured positions are told apart by their prior alone.
+    """
+    grid = grid_of(line.smallest, line.noise)
+    nodes = np.array(sorted({0, line.last, *(place for trial in seen for place in (trial.low, trial.high))}))
+    low, high = (np.array([getattr(trial, end) for trial in seen]) for end in ("low", "high"))
+    shifts = np.array([trial.shift for trial in seen])
+    density = grid.log_density(shifts[:, None] - grid.levels)  # (trials, V, S)
+    spans = (low[:, None] <= nodes[:-1]) & (nodes[1:] <= high[:, None])  # a step in this stretch is in the trial
+    gains = np.tensordot(spans.T.astype(float), density - density[:, :1], axes=1)  # (stretches, V, S)
+    share = np.diff(line.reached[nodes])
+    flat = density[:, 0].sum(axis=0) + np.log(grid.weight)
+    sizes = len(grid.levels) - 1
+    with np.errstate(divide="ignore"):
+        step = flat + gains[:, 1:] + np.log((1 - NONE) * share / sizes)[:, None, None]
+    flat = flat + np.log(NONE)
+    most = max(float(flat.max()), float(step.max()))
+    none, step = np.exp(flat - most), np.exp(step - most)
+    total = none.sum() + step.sum()
+    none, step = none / total, step / total
+    by_stretch = step.sum(axis=(1, 2))
+    inside = np.repeat(by_stretch / np.maximum(share, TINY), np.diff(nodes))
+    joint = np.zeros((len(nodes), *density.shape[1:]))
+    joint[1:, 1:] = np.cumsum(step, axis=0)
+    joint[:, 0] = np.maximum(none + step.sum(axis=(0, 1)) - joint[:, 1:].sum(axis=1), 0.0)
+    # If all of the prior of a step lay on the size and noise that fit the trials best.
+    at_best = float((step.sum(axis=0) * sizes / grid.weight).max())
+    flat_all = float(none.sum())
+    return Belief(
+        flat_all,
+        flat_all / max(flat_all + at_best, TINY),
+        line.weights * inside,
+        nodes,
+        joint,
+        float(joint[0].sum(axis=0) @ grid.scale),
+    )
+
+
+TINY = 1e-200
+"""Nothing is divided by less; its inverse times a probability is still a number."""
+
+# What to measure next, and when enough is known.
+
+
+SURE = 0.99
+"""Probability at which a search ends."""
+ASKED = 12
+"""Places between measured positions that are weighed as the next one: quantiles of where the step may be."""
+REPEATED = 0.5
+"""The trials of the two neighbours of a change must show at least this share of its step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ask:
+    """Measure these two positions.  bits: expected information; fresh: it is to repeat what was found."""
+
+    low: int
+    high: int
+    bits: float = 0.0
+    fresh: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Culprit:
+    """A step: one of the changes after `low` up to `high` (one change, unless some cannot be measured).
+
+    shift: log-ratio of the step.
+    """
+
+    low: int
+    high: int
+    probability: float
+    shift: float
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchAnswer:
+    """The end of a search: the step, None where the ends are alike; how sure that is."""
+
+    culprit: Culprit | None
+    probability: float
+
+
+def next_step(line: Line, seen: Sequence[TrialOutcome], belief: Belief | None) -> Ask | SearchAnswer:
+    """The answer if it is sure enough and a fresh trial repeats it, else what to measure; the two ends come first."""
+    if belief is None:
+        return Ask(0, line.last)
+    if belief.surely_none >= SURE:
+        return SearchAnswer(None, belief.surely_none)
+    likeliest = culprit(line, belief)
+    if likeliest.probability < SURE:
+        return most_telling(line, belief)
+    if not is_repeated(likeliest, seen):
+        return Ask(likeliest.low, likeliest.high, fresh=True)
+    return SearchAnswer(likeliest, likeliest.probability)
+
+
+def culprit(line: Line, belief: Belief) -> Culprit:
+    """The likeliest step."""
+    units = list(itertools.pairwise(line.testable.tolist()))
+    shares = [min(1.0, float(belief.changes[low:high].sum())) for low, high in units]
+    at = int(np.argmax(shares))
+    levels = levels_at(line, belief, units[at])
+    return Culprit(*units[at], shares[at], float(levels[1] - levels[0]))
+
+
+def is_repeated(step: Culprit, seen: Sequence[TrialOutcome]) -> bool:
+    """Whether trials of just the two neighbours show the step."""
+    fresh = [t.shift for t in seen if t.shift is not None and (t.low, t.high) == (step.low, step.high)]
+    return bool(fresh) and float(np.median(fresh)) / step.shift >= REPEATED
+
+
+def joint_at(line: Line, belief: Belief, places: Iterable[int]) -> FloatArray:
+    """Shape (places, V, S): joint of level and noise at positions, between nodes by the prior of the changes."""
+    reached = line.reached[list(places)]
+    at = np.clip(np.searchsorted(line.reached[belief.nodes], reached, side="right") - 1, 0, len(belief.nodes) - 2)
+    low, high = (line.reached[belief.nodes[at + more]] for more in (0, 1))
+    share = ((reached - low) / np.maximum(high - low, TINY))[:, None, None]
+    return np.asarray((1 - share) * belief.joint[at] + share * belief.joint[at + 1])
+
+
+def levels_at(line: Line, belief: Belief, places: Iterable[int]) -> FloatArray:
+    """Expected shift of positions."""
+    return np.asarray(joint_at(line, belief, places).sum(axis=2) @ grid_of(line.smallest, line.noise).levels)
+
+
+def most_telling(line: Line, belief: Belief) -> Ask:
+    """The position whose trial against position 0 tells most about where the step is."""
+    reached = np.cumsum(belief.changes)
+    wanted = np.searchsorted(reached, (np.arange(ASKED) + 0.5) / ASKED * reached[-1]) + 1
+    quantiles = {end for change in wanted for end in line.bracket(min(int(change), line.last))}
+    places = sorted({*quantiles, *map(int, belief.nodes)} - {0})
+    bits = information(line, belief, places)
+    at = int(np.argmax(bits))
+    return Ask(0, places[at], float(bits[at]))
+
+
+def information(line: Line, belief: Belief, places: Sequence[int]) -> FloatArray:
+    """Bits that one trial of each position is expected to tell of whether the step is before it; shape (places,)."""
+    outcomes = grid_of(line.smallest, line.noise).outcomes
+    joint = joint_at(line, belief, places)
+    sides = [np.einsum("pvs,vys->py", joint[:, some], outcomes[some]) for some in (slice(0, 1), slice(1, None))]
+    both = np.stack(sides, axis=1)
+    nats = special.entr(both.sum(axis=1)).sum(axis=-1) + special.entr(both.sum(axis=2)).sum(axis=-1)
+    return np.asarray((nats - special.entr(both).sum(axis=(1, 2))) / np.log(2))
+
+
+# A search: how it is led, and what is known after each of its trials.
 
 
 Measure = Callable[[int, int], TrialOutcome]
@@ -169,13 +452,9 @@ def state_of(
     skipped = {position: why for one in outcomes for position, why in one.failed.items()}
     _check_ends(places, skipped)
     line = Line(weights(same), rules.smallest, rules.noise, frozenset(skipped))
-    seen = [
-        PairShift(one.low, one.high, one.shift)
-        for one in outcomes
-        if one.shift is not None and not skipped.keys() & {one.low, one.high}
-    ]
-    belief = bisection.believe(line, seen) if seen else None
-    then = bisection.next_step(line, seen, belief)
+    timed = [one for one in outcomes if one.shift is not None and not skipped.keys() & {one.low, one.high}]
+    belief = believe(line, timed) if timed else None
+    then = next_step(line, timed, belief)
     return SearchState(line, tuple(outcomes), belief, then, skipped, 1 + same.count(False))
 
 

@@ -9,9 +9,8 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from ci.bisect.search import Labels, RowPlace, SearchState, TrialOutcome, same_code
+from ci.bisect.search import SURE, Ask, Culprit, Labels, RowPlace, SearchState, TrialOutcome, culprit, same_code
 from ci.report.words import percent, plural
-from ci.stats.bisection import SURE, Ask, Culprit, culprit
 
 TOP = 5
 """Suspects that are shown; --json has all of the 99 % set."""
@@ -72,20 +71,20 @@ def answer(state: SearchState, places: Sequence[RowPlace], what: str, onward: st
             f"{set_size(state, what)} ({suspects_text(state, places)})" if state.belief else set_size(state, what)
         )
         return f"not decided {after}: {suspected}; {onward}"
-    if not found.culprits:
+    step = found.culprit
+    if step is None:
         least = f"{100 * state.line.smallest:g} %"
         between = f"{places[0].short} and {places[-1].short}"
         said = f"no step of {least} or more between {between} ({chance(found.probability)}, {after})"
         other = "environment or machine" if what == "commit" else "code or machine"
         return f"{said}: if the history has one, its cause is not among these {what}s but the {other}"
-    steps = [f"{_culprit_text(step, places, what)} ({chance(step.probability)})" for step in found.culprits]
     ends = [
         one.shift for one in state.outcomes if one.shift is not None and (one.low, one.high) == (0, len(places) - 1)
     ]
-    rest = float(np.median(ends)) - math.fsum(step.shift for step in found.culprits) if ends else 0.0
-    large = abs(rest) > max(math.log1p(state.line.smallest), abs(found.culprits[0].shift) / 2)
+    rest = float(np.median(ends)) - step.shift if ends else 0.0
+    large = abs(rest) > max(math.log1p(state.line.smallest), abs(step.shift) / 2)
     more = f"; {percent(math.exp(rest))} between the ends is left: search again on either side of it" if large else ""
-    return f"{'; and, another step, '.join(steps)}, {after}{more}"
+    return f"{_culprit_text(step, places, what)} ({chance(step.probability)}), {after}{more}"
 
 
 def _culprit_text(one: Culprit, places: Sequence[RowPlace], what: str) -> str:
@@ -125,16 +124,18 @@ def document(states: Sequence[SearchState], places: Sequence[RowPlace], what: st
     """What --json prints.  states: after each trial, the last one at the end."""
     state = states[-1]
     found = state.answer
-    leading = found.culprits[0] if found and found.culprits else None
+    step = found.culprit if found else None
     belief = state.belief
     best = culprit(state.line, belief).probability if belief is not None else 0.0
     return {
-        "verdict": "NOT DECIDED" if found is None else "FOUND" if leading else "NO STEP",
-        "first_bad": places[leading.high].name if leading else None,
+        "verdict": "NOT DECIDED" if found is None else "FOUND" if step else "NO STEP",
+        "first_bad": places[step.high].name if step else None,
         "probability": round(found.probability if found else best, 6),
         "trials": state.trials,
         "steps": [_step(one, places) for one in states if one.outcomes],
-        "culprits": [_culprit_json(step, places) for step in found.culprits] if found else [],
+        "last_good": places[step.low].name if step else None,
+        "suspected": [place.name for place in places[step.low + 1 : step.high + 1]] if step else [],
+        "ratio": round(math.exp(step.shift), 6) if step else None,
         "axis": what,
         "good": places[0].name,
         "bad": places[-1].name,
@@ -143,16 +144,6 @@ def document(states: Sequence[SearchState], places: Sequence[RowPlace], what: st
         "no_step": round(belief.none, 6) if belief is not None else None,
         "suspects": [{"name": places[n].name, "probability": round(p, 6)} for n, p in suspects(state)[:LISTED]],
         "skipped": [{"name": places[n].name, "why": why} for n, why in sorted(state.skipped.items())],
-    }
-
-
-def _culprit_json(one: Culprit, places: Sequence[RowPlace]) -> dict[str, object]:
-    return {
-        "last_good": places[one.low].name,
-        "first_bad": places[one.high].name,
-        "changes": [place.name for place in places[one.low + 1 : one.high + 1]],
-        "probability": round(one.probability, 6),
-        "ratio": round(math.exp(one.shift), 6),
     }
 
 

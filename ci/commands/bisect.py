@@ -16,7 +16,16 @@ from ci import programs
 from ci.bars import bar
 from ci.bisect import axes, show
 from ci.bisect.axes import FEWEST, Axis, KnobAxis, LiveTrials, PythonAxis, settings_of
-from ci.bisect.search import BisectError, RowPlace, SearchRules, SearchState, expected_trials, search, state_of
+from ci.bisect.search import (
+    BisectError,
+    RowPlace,
+    SearchAnswer,
+    SearchRules,
+    SearchState,
+    expected_trials,
+    search,
+    state_of,
+)
 from ci.commands.common.measuring import here
 from ci.commands.common.outcome import WHY, explained_commit
 from ci.git.repository import Repository
@@ -49,7 +58,6 @@ from ci.options import (
 )
 from ci.programs import ProgramRequest
 from ci.report.words import cause_lines
-from ci.stats.bisection import SearchAnswer
 from kernels import project
 
 FOLDER = ".ridgeline/bisect"
@@ -259,11 +267,11 @@ def searched_live(
 
 
 def neighbours(found: SearchAnswer | None, places: Sequence[RowPlace]) -> tuple[str, str] | None:
-    """(last good, first bad) of an answer with one culprit between two neighbours of which the second is slower."""
-    if found is None or len(found.culprits) != 1:
+    """(last good, first bad) of an answer that names two neighbours of which the second is slower."""
+    step = found.culprit if found else None
+    if step is None or step.high > step.low + 1 or step.shift <= 0:
         return None
-    one = found.culprits[0]
-    return (places[one.low].name, places[one.high].name) if one.high == one.low + 1 and one.shift > 0 else None
+    return places[step.low].name, places[step.high].name
 
 
 def _explain(good: str, bad: str, planned: MeasurePlan, file: Path, given: Given) -> None:

@@ -44,15 +44,16 @@ def search(*asked, **more) -> SearchState:
     return searching.search(*asked, **more)[-1]
 
 
-def found(state: SearchState) -> list[tuple[int, int]]:
-    assert state.answer is not None
-    return [(one.low, one.high) for one in state.answer.culprits]
+def found(state: SearchState) -> tuple[int, int]:
+    assert state.answer
+    assert state.answer.culprit
+    return state.answer.culprit.low, state.answer.culprit.high
 
 
 def test_it_finds_the_change_and_ends_with_a_fresh_trial_of_its_neighbours() -> None:
     trials = MadeTrials({23: 0.01})
     ended = search(ROW, UNKNOWN, RULES, trials)
-    assert found(ended) == [(22, 23)]
+    assert found(ended) == (22, 23)
     assert trials.asked[0] == (0, 40)
     assert trials.asked[-1] == (22, 23)
     assert ended.trials == len(trials.asked) <= 30
@@ -70,7 +71,7 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_happened() -> None:
 
 def test_what_cannot_be_measured_makes_the_answer_a_range() -> None:
     ended = search(ROW, UNKNOWN, RULES, MadeTrials({23: 0.02}, broken=frozenset({21, 22, 23, 30})))
-    assert found(ended) == [(20, 24)]
+    assert found(ended) == (20, 24)
     assert set(ended.skipped) <= {21, 22, 23, 30}
     assert {21, 22, 23} <= set(ended.skipped)
 
@@ -86,14 +87,14 @@ def test_spent_trials_leave_it_undecided_and_more_go_on() -> None:
     assert few.answer is None
     assert few.trials == 4
     more = search(ROW, UNKNOWN, RULES, MadeTrials({23: 0.01}, seed=1), before=few.outcomes)
-    assert found(more) == [(22, 23)]
+    assert found(more) == (22, 23)
 
 
 def test_equal_code_is_not_measured() -> None:
     runs = [str(n // 10) for n in range(len(ROW))]
     trials = MadeTrials({20: 0.01}, labels=runs)
     ended = search(ROW, runs, RULES, trials)
-    assert found(ended) == [(19, 20)]
+    assert found(ended) == (19, 20)
     assert ended.classes == 5
     assert len(set(trials.asked)) <= 7
 

@@ -5,20 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ci.stats import bisection
-from ci.stats.bisection import Ask, Line, PairShift, SearchAnswer, believe, grid_of, information, next_step
+from ci.bisect import search as bisection
+from ci.bisect.search import Ask, Line, SearchAnswer, believe, grid_of, information, next_step
+from ci.bisect.search import TrialOutcome as Pair
 
 SKEWED = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
-SEEN = [
-    PairShift(0, 5, 0.031),
-    PairShift(0, 2, 0.012),
-    PairShift(0, 3, -0.002),
-    PairShift(2, 3, 0.009),
-    PairShift(0, 3, 0.018),
-]
+SEEN = [Pair(0, 5, 0.031), Pair(0, 2, 0.012), Pair(0, 3, -0.002), Pair(2, 3, 0.009), Pair(0, 3, 0.018)]
 
 
-def oracle(line: Line, seen: list[PairShift]) -> tuple[float, np.ndarray, np.ndarray]:
+def oracle(line: Line, seen: list[Pair]) -> tuple[float, np.ndarray, np.ndarray]:
     """(probability of no step; of a step at each change; expected level of each position), by brute force."""
     grid = grid_of(line.smallest, line.noise)
     sizes = grid.levels[1:]
@@ -48,7 +43,7 @@ def test_the_belief_is_the_sum_over_all_places_and_sizes(count: int) -> None:
 def test_far_off_and_many_trials_leave_numbers() -> None:
     rng = np.random.default_rng(0)
     line = Line(np.full(20, 1 / 20), 0.05, 0.03)
-    wild = [PairShift(0, int(rng.integers(1, 21)), float(rng.standard_t(2))) for _ in range(80)]
+    wild = [Pair(0, int(rng.integers(1, 21)), float(rng.standard_t(2))) for _ in range(80)]
     with np.errstate(all="raise", under="ignore"):
         belief = bisection.believe(line, wild)
     assert belief.none + belief.changes.sum() == pytest.approx(1.0)
@@ -60,7 +55,7 @@ def test_far_off_and_many_trials_leave_numbers() -> None:
 EVEN = Line(np.full(16, 1 / 16))
 
 
-def after(line: Line, seen: list[PairShift]) -> Ask | SearchAnswer:
+def after(line: Line, seen: list[Pair]) -> Ask | SearchAnswer:
     return next_step(line, seen, believe(line, seen))
 
 
@@ -69,7 +64,7 @@ def test_the_two_ends_come_first() -> None:
 
 
 def test_then_the_middle_by_the_prior() -> None:
-    ends = [PairShift(0, 16, 0.05)] * 3
+    ends = [Pair(0, 16, 0.05)] * 3
     asked = after(EVEN, ends)
     assert isinstance(asked, Ask)
     assert asked.low == 0
@@ -79,33 +74,34 @@ def test_then_the_middle_by_the_prior() -> None:
 
 
 def test_the_change_is_bracketed_before_it_is_named() -> None:
-    seen = [PairShift(0, 16, 0.05), PairShift(0, 16, 0.051), *[PairShift(0, 7, 0.0)] * 2, *[PairShift(0, 8, 0.05)] * 3]
+    seen = [Pair(0, 16, 0.05), Pair(0, 16, 0.051), *[Pair(0, 7, 0.0)] * 2, *[Pair(0, 8, 0.05)] * 3]
     assert after(EVEN, seen) == Ask(7, 8, fresh=True)
-    done = after(EVEN, [*seen, PairShift(7, 8, 0.049)])
+    done = after(EVEN, [*seen, Pair(7, 8, 0.049)])
     assert isinstance(done, SearchAnswer)
-    assert [(one.low, one.high) for one in done.culprits] == [(7, 8)]
+    assert done.culprit
+    assert (done.culprit.low, done.culprit.high) == (7, 8)
     assert done.probability >= 0.99
-    assert done.culprits[0].shift == pytest.approx(0.05, rel=0.1)
+    assert done.culprit.shift == pytest.approx(0.05, rel=0.1)
 
 
 def test_a_fresh_trial_that_shows_nothing_takes_the_certainty_back() -> None:
-    seen = [PairShift(0, 16, 0.01), *[PairShift(0, 7, 0.0)] * 3, *[PairShift(0, 8, 0.01)] * 3, PairShift(7, 8, 0.0)]
+    seen = [Pair(0, 16, 0.01), *[Pair(0, 7, 0.0)] * 3, *[Pair(0, 8, 0.01)] * 3, Pair(7, 8, 0.0)]
     assert isinstance(after(EVEN, seen), Ask)
 
 
 def test_no_step_is_an_answer() -> None:
-    flat = after(EVEN, [PairShift(0, 16, shift) for shift in (0.0004, -0.0003, 0.0001, 0.0, 0.0002)] * 3)
+    flat = after(EVEN, [Pair(0, 16, shift) for shift in (0.0004, -0.0003, 0.0001, 0.0, 0.0002)] * 3)
     assert isinstance(flat, SearchAnswer)
-    assert flat.culprits == ()
+    assert flat.culprit is None
 
 
 def test_two_trials_that_agree_by_chance_are_no_answer() -> None:
     """A step of 1 % in noise of 0.6 % gave these; the prior over sizes alone is 99 % sure that there is none."""
-    belief = believe(EVEN, [PairShift(0, 16, -0.0007)] * 2)
+    belief = believe(EVEN, [Pair(0, 16, -0.0007)] * 2)
     assert belief.none >= 0.99
     assert belief.none_at_worst < 0.95
     assert belief.surely_none == belief.none_at_worst
-    assert isinstance(after(EVEN, [PairShift(0, 16, -0.0007)] * 2), Ask)
+    assert isinstance(after(EVEN, [Pair(0, 16, -0.0007)] * 2), Ask)
 
 
 @pytest.mark.parametrize("sizes", [(0.0032, 0.002), (0.005, 0.004), (0.01, 0.006)])
@@ -121,36 +117,37 @@ def test_no_step_is_hardly_ever_said_of_a_step_of_any_size(sizes: tuple[float, f
         best = np.maximum(best, np.cumsum(grid_.log_density(rows - level), axis=1).max(axis=-1))
     odds = flat - best + np.log(bisection.NONE / (1 - bisection.NONE))
     assert float((odds.max(axis=1) >= np.log(99)).mean()) <= 0.01
-    seen = [PairShift(0, 16, float(one)) for one in rows[0, :6]]
+    seen = [Pair(0, 16, float(one)) for one in rows[0, :6]]
     assert believe(EVEN, seen).none_at_worst == pytest.approx(1 / (1 + np.exp(-odds[0, 5])), rel=1e-6)
 
 
-@pytest.mark.parametrize(("steps", "named"), [({4: 0.01, 12: 0.03}, [12, 4]), ({4: 0.03, 12: 0.01}, [4])])
-def test_of_two_steps_the_larger_one_is_named_first(steps: dict[int, float], named: list[int]) -> None:
-    """A smaller one behind it, where what is left of the trials makes it likelier than none."""
-    rng, seen = np.random.default_rng(0), [PairShift(0, 16, 0.04)]
+@pytest.mark.parametrize(("steps", "named"), [({4: 0.01, 12: 0.03}, 12), ({4: 0.03, 12: 0.01}, 4)])
+def test_of_two_steps_the_larger_one_is_named(steps: dict[int, float], named: int) -> None:
+    rng, seen = np.random.default_rng(0), [Pair(0, 16, 0.04)]
     while isinstance(asked := after(EVEN, seen), Ask) and len(seen) < 60:
         size = sum(step for change, step in steps.items() if asked.low < change <= asked.high)
-        seen.append(PairShift(asked.low, asked.high, size + 0.001 * float(rng.standard_normal())))
+        seen.append(Pair(asked.low, asked.high, size + 0.001 * float(rng.standard_normal())))
     assert isinstance(asked, SearchAnswer)
-    assert [(one.low, one.high) for one in asked.culprits] == [(change - 1, change) for change in named]
+    assert asked.culprit
+    assert (asked.culprit.low, asked.culprit.high) == (named - 1, named)
 
 
 def test_what_cannot_be_measured_is_not_asked_for_and_makes_the_answer_a_range() -> None:
     line = Line(np.full(16, 1 / 16), skipped=frozenset({7, 8, 9}))
-    seen = [PairShift(0, 16, 0.05)] * 3
+    seen = [Pair(0, 16, 0.05)] * 3
     asked = after(line, seen)
     assert isinstance(asked, Ask)
     assert asked.high not in line.skipped
-    done = after(line, [*seen, *[PairShift(0, 6, 0.0)] * 3, *[PairShift(0, 10, 0.05)] * 3, PairShift(6, 10, 0.05)])
+    done = after(line, [*seen, *[Pair(0, 6, 0.0)] * 3, *[Pair(0, 10, 0.05)] * 3, Pair(6, 10, 0.05)])
     assert isinstance(done, SearchAnswer)
-    assert [(one.low, one.high) for one in done.culprits] == [(6, 10)]
+    assert done.culprit
+    assert (done.culprit.low, done.culprit.high) == (6, 10)
 
 
 def test_bits_are_those_of_the_outcomes_by_sampling() -> None:
     """The expected gain against a Monte Carlo of the same model: entropy before minus mean entropy after."""
     line = Line(np.full(4, 1 / 4), smallest=0.01, noise=0.01)
-    belief = believe(line, [PairShift(0, 4, 0.02)])
+    belief = believe(line, [Pair(0, 4, 0.02)])
     rng, grid = np.random.default_rng(1), grid_of(line.smallest, line.noise)
     (joint,) = bisection.joint_at(line, belief, [2])
     gains = []
