@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
+import re
 import tempfile
+import tomllib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from benchmarks.reach import tree
 from benchmarks.reach.operators import COMPILED, DIGITS, Reach, compared, declared, digest, reached, reached_by_all
@@ -149,6 +158,72 @@ def _one_sided(reach: Reach, checkouts: Sequence[LocalCheckout], trials: Sequenc
             f"head ran {', '.join(ignored[:3])}{' and more' if len(ignored) > 3 else ''}, which git ignores and the "
             'checkout of base lacks: say what makes it in ridgeline.toml, checkout = {prepare = "COMMAND"}'
         )
+
+
+PINNED = (
+    "requirements*.txt",
+    "requirements*.lock",
+    "requirements/*.txt",
+    "constraints*.txt",
+    "pyproject.toml",
+    "*.lock",
+)
+"""Files at the root of a repository that pin distributions: of pip, uv, poetry and pdm (their manuals, 2026-11)."""
+
+REQUIREMENT = re.compile(r"^\s*([A-Za-z].*?)(?=\s+--|\s*#|\s*\\|$)", re.MULTILINE)
+"""A line of a requirements file without options, hashes and comments."""
+
+MAX_NAMED = 3
+"""Pins that a sentence names."""
+
+
+def pins_not_installed(base: Path, head: Path) -> list[str]:
+    """At most one sentence: on installed distributions of which a pin that changed does not allow what is installed.
+
+    Both sides run in one environment, which cannot show what such a pin does.
+    """
+    old, new = _pins(base), _pins(head)
+    wrong = []
+    for name in sorted({name for name, _ in old ^ new}):
+        gone, come = ({pin for other, pin in some if other == name} for some in (old - new, new - old))
+        installed = next((one.version for one in metadata.distributions(name=name)), None)
+        if installed and not all(SpecifierSet(pin).contains(installed, True) for pin in gone | come):
+            before, after = (", ".join(sorted(pins)) or "none" for pins in (gone, come))
+            wrong.append(f"{name} {before} → {after}, {installed} is installed")
+    if not wrong:
+        return []
+    return [
+        f"pins changed that the environment of both sides does not follow: {'; '.join(wrong[:MAX_NAMED])}"
+        f"{f' and {len(wrong) - MAX_NAMED} more' if len(wrong) > MAX_NAMED else ''}; "
+        "--env-base and --env-head of `ridgeline ab --help` compare two environments"
+    ]
+
+
+def _pins(root: Path) -> set[tuple[str, str]]:
+    """(distribution, versions) that the files at the root of a checkout ask for; of files that git ignores, none."""
+    pins = set()
+    for path in {path for pattern in PINNED for path in root.glob(pattern) if path.is_file()}:
+        if not succeeds(root, "check-ignore", "--quiet", "--", path.relative_to(root).as_posix()):
+            for text in _requirements(path.read_text(encoding="utf-8", errors="replace")):
+                with contextlib.suppress(InvalidRequirement):
+                    requirement = Requirement(text)
+                    if requirement.marker is None or requirement.marker.evaluate():
+                        pins.add((canonicalize_name(requirement.name), str(requirement.specifier)))
+    return pins
+
+
+def _requirements(text: str) -> Iterator[str]:
+    """Of a requirements file, of the project of a pyproject.toml, or the versions of a lock file."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        yield from REQUIREMENT.findall(text)
+        return
+    project = document.get("project", {})
+    yield from project.get("dependencies", ())
+    yield from itertools.chain(*project.get("optional-dependencies", {}).values())
+    for package in document.get("package", document.get("packages", ())):
+        yield f"{package['name']}=={package.get('version', '')}"
 
 
 def not_recorded(

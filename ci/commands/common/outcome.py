@@ -22,7 +22,6 @@ from ci.git.command import GitError
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan, again, machine_kind
 from ci.judging import live, policy, reach
-from ci.judging.pins import pins_not_installed
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import RARE, Given, err_console, option, out_console, print_json, together
@@ -56,7 +55,7 @@ def compared(
         outcome = live.compare(checkouts, plan, rules, machine_kind(), file, console)
         unsure = reach.doubts(dataclasses.replace(plan, kernels=()), found, checkouts, outcome.file.trials)
         return dataclasses.replace(outcome, judgement=reach.doubted(outcome.judgement, unsure))
-    pins = pins_not_installed(*(checkout.path for checkout in checkouts))
+    pins = reach.pins_not_installed(*(checkout.path for checkout in checkouts))
     outcome = _of_differing(checkouts, plan, rules, file, found)
     return dataclasses.replace(outcome, judgement=reach.doubted(outcome.judgement, pins))
 

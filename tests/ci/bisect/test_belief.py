@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ci.bisect import search as bisection
-from ci.bisect.search import Ask, Line, SearchAnswer, believe, grid_of, information, next_step
+from ci.bisect import show
+from ci.bisect.search import Ask, Line, RowPlace, SearchAnswer, SearchState, believe, grid_of, information, next_step
 from ci.bisect.search import TrialOutcome as Pair
 
 SKEWED = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
@@ -121,15 +122,19 @@ def test_no_step_is_hardly_ever_said_of_a_step_of_any_size(sizes: tuple[float, f
     assert believe(EVEN, seen).none_at_worst == pytest.approx(1 / (1 + np.exp(-odds[0, 5])), rel=1e-6)
 
 
-@pytest.mark.parametrize(("steps", "named"), [({4: 0.01, 12: 0.03}, 12), ({4: 0.03, 12: 0.01}, 4)])
-def test_of_two_steps_the_larger_one_is_named(steps: dict[int, float], named: int) -> None:
+def test_of_two_steps_one_is_named_and_the_other_is_left_between_the_ends() -> None:
+    steps = {4: 0.01, 12: 0.03}
     rng, seen = np.random.default_rng(0), [Pair(0, 16, 0.04)]
     while isinstance(asked := after(EVEN, seen), Ask) and len(seen) < 60:
         size = sum(step for change, step in steps.items() if asked.low < change <= asked.high)
         seen.append(Pair(asked.low, asked.high, size + 0.001 * float(rng.standard_normal())))
     assert isinstance(asked, SearchAnswer)
     assert asked.culprit
-    assert (asked.culprit.low, asked.culprit.high) == (named - 1, named)
+    assert asked.culprit.high in steps
+    assert asked.culprit.low == asked.culprit.high - 1
+    ends, row = Pair(0, 16, 0.04), [RowPlace(f"{n}", f"c{n}") for n in range(17)]
+    said = show.answer(SearchState(EVEN, [ends], None, asked, {}, 17), row, "commit", "")
+    assert "between the ends is left: search again on either side of it" in said
 
 
 def test_what_cannot_be_measured_is_not_asked_for_and_makes_the_answer_a_range() -> None:

@@ -11,7 +11,6 @@ import pytest
 from benchmarks.reach.operators import Reach
 from ci.harness import MeasurePlan
 from ci.judging import reach
-from ci.judging.pins import pins_not_installed
 from ci.judging.types import Judgement, Verdict, to_json
 from tests.benchmarks.test_reach import SOURCES, made
 from tests.kit import repository
@@ -116,7 +115,7 @@ def test_a_pin(tmp_path: Path, file: str, old: str, new: str, said: str) -> None
     for side, text in (("base", old), ("head", new)):
         (tmp_path / side).mkdir()
         (tmp_path / side / file).write_text(text)
-    found = pins_not_installed(tmp_path / "base", tmp_path / "head")
+    found = reach.pins_not_installed(tmp_path / "base", tmp_path / "head")
     assert len(found) == bool(said)
     for sentence in found:
         assert said in sentence
@@ -128,6 +127,6 @@ def test_a_file_that_git_ignores_pins_nothing(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     repository(tmp_path / "head", **{".gitignore": "*.lock\n"})
     (tmp_path / "head" / "uv.lock").write_text('[[package]]\nname = "numpy"\nversion = "1.0"\n')
-    assert pins_not_installed(tmp_path / "base", tmp_path / "head") == []
+    assert reach.pins_not_installed(tmp_path / "base", tmp_path / "head") == []
     (tmp_path / "head" / ".gitignore").write_text("")
-    assert "numpy none → ==1.0" in pins_not_installed(tmp_path / "base", tmp_path / "head")[0]
+    assert "numpy none → ==1.0" in reach.pins_not_installed(tmp_path / "base", tmp_path / "head")[0]
