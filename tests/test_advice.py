@@ -222,7 +222,6 @@ ab --replay none
 detect none
 run --kernel nothing
 verify --kernel nothing
-plot sweep --kernel rows --out x.png
 adopt none.py
 bringup --only nothing
 records export --dry-run

@@ -95,14 +95,14 @@ def test_the_example_of_the_help_runs(monkeypatch):
 
 
 def test_the_guide_shows_what_its_commands_print(monkeypatch):
-    """The published table and ours: every row of the guide's tables is one that its commands print."""
+    """The published table: every row of the guide's tables is one that its commands print."""
     monkeypatch.chdir(ROOT)
     lines = (ROOT / ".github" / "guides" / "tables.md").read_text(encoding="utf-8").splitlines()
     commands = [line for line in lines if line.startswith("ridgeline table ") and "/" in line]
     printed = [line for one in commands for line in run(*shlex.split(one)[2:]).stdout.splitlines()]
     shown = [line for line in lines if line.startswith("| ")]
-    assert len(commands) == 2
-    assert len(shown) > 15
+    assert len(commands) == 1
+    assert len(shown) > 8
     assert [line for line in shown if line not in printed] == []
 
 
