@@ -70,7 +70,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Records": {
         "records add": ("records:add", "Turn trial files, measured anywhere, into asv records."),
         "records import": ("records:import_", "Bring in what benchmark programs of others wrote."),
-        "records export": ("records:export", "Records and derived units as Parquet, CSV or JSON, for any engine."),
+        "records export": ("records:export", "Records and derived units as Parquet, for any engine."),
         "records push": ("records:push", "Commit records and push them to a branch."),
         "records rewrite": ("records:rewrite", "Write all records in the form of today, and what asv reads."),
     },

@@ -144,16 +144,10 @@ def _path(said: str) -> Path:
 @verb(EXAMPLES)
 @option(
     "--out",
-    "Folder of Parquet files, one folder a machine; or a file for the other formats.",
+    "Folder of Parquet files, one folder a machine.",
     Parsed("path", _path),
     default=lambda: project.place("export"),
     show_default="export",
-)
-@option(
-    "--format -> kind",
-    "parquet, csv, json (an object a line), or pytorch (its benchmark database, v3); default: as the name of --out "
-    "ends, else parquet.",
-    click.Choice(exported.FORMATS),
 )
 @several("--machine NAME", "Only this machine (repeatable).")
 @several("--kernel NAME", "Only this kernel (repeatable).")
@@ -166,10 +160,8 @@ def export(given: Given) -> int:
 
     Times are seconds; TFLOPS, GB/s, share of the peak and ratio to the baseline stand beside them.
     """
-    ending = given.out.suffix.removeprefix(".")
-    given.kind = given.kind or (ending if ending in exported.FORMATS else "parquet")
-    out, chosen = given.out, (given.machine, given.kernel, given.since, given.dry_run)
-    done = exported.export(given.results, out, given.kind, *chosen)
+    out = given.out
+    done = exported.export(given.results, out, given.machine, given.kernel, given.since, given.dry_run)
     problems = [str(problem).removesuffix("; left out") for problem in done.problems]
     if given.as_json:
         print_json({"rows": done.rows, "paths": [str(path) for path in done.paths], "problems": problems})

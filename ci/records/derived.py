@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +19,8 @@ import pandas as pd
 
 from ci.records import rates, store
 from ci.records.rates import Rate
-from ci.trials.file import Problem, RecordError
+from ci.trials.file import Problem
+from ci.whole_files import replace
 from kernels.hardware import Hardware, UnknownHardware, by_market_name, lookup
 
 COMPARABLE = ["machine", "commit", "env", "kernel", "case"]
@@ -111,13 +110,8 @@ def _known(value: Any) -> Any:
     return int(value) if isinstance(value, (float, np.floating, np.integer)) else value
 
 
-# The long frame with derived units, written for other engines.
-#
-# Parquet is written as a data set of one folder per machine (`machine=<name>/records.parquet`, "hive" spelling):
-# DuckDB, pandas, polars and Spark read the folder as one table.  CSV and JSON lines are one file.
-
-
-FORMATS = ("parquet", "csv", "json", "pytorch")
+# The long frame with derived units, written for other engines: a Parquet data set of one folder per machine
+# (`machine=<name>/records.parquet`, "hive" spelling), which DuckDB, pandas, polars and Spark read as one table.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,64 +126,22 @@ class Exported:
 def export(
     results_dir: Path,
     out: Path,
-    kind: str = "parquet",
     machines: Sequence[str] = (),
     kernels: Sequence[str] = (),
     since: datetime.datetime | None = None,
     dry_run: bool = False,
 ) -> Exported:
-    """Write the records that match; nothing where none does.  Raises RecordError if `out` cannot be written."""
+    """Write the records that match; nothing where none does.  Raises WriteError if `out` cannot be written."""
     records = store.load(results_dir)
     problems, frame = records.attrs.get("problems", ()), derive(chosen(records, machines, kernels, since))
     if not len(frame) or dry_run:
         return Exported(len(frame), [], problems)
-    if kind == "parquet":
-        by_machine = frame.groupby("machine", observed=True)
-        groups = [(out / f"machine={quote(str(name), safe='')}" / "records.parquet", rows) for name, rows in by_machine]
-    else:
-        groups = [(out, frame)]
-    for path, rows in groups:
-        with _draft_of(path, out) as draft:
-            if kind == "parquet":
-                rows.drop(columns="machine").to_parquet(draft, index=False, compression="zstd")
-            elif kind == "csv":
-                rows.to_csv(draft, index=False)
-            elif kind == "json":
-                rows.to_json(draft, orient="records", lines=True, date_format="iso")
-            else:
-                draft.write_text("".join(f"{json.dumps(one)}\n" for one in in_benchmark_database(rows)))
-    return Exported(len(frame), [path for path, _ in groups], problems)
-
-
-METRICS = {"seconds": "latency (s)", "tflops": "throughput (TFLOPS)", "gbs": "bandwidth (GB/s)"}
-"""Columns of the frame by the name of a metric, with the unit in it as the dashboards of PyTorch have it."""
-
-
-def in_benchmark_database(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """An object per row and metric, as version 3 of PyTorch's benchmark database has them (pytorch/test-infra).
-
-    A row without a time is one without values.  Times are seconds since 1970, as there.
-    """
-    for row in frame.to_dict("records"):
-        known = [name for name in METRICS if not pd.isna(row[name])]
-        about = {"name": row["kernel"], "mode": "", "dtype": row["dtype"], "extra_info": {"env": row["env"]}}
-        versions = {name: {"version": row[name]} for name in ("torch", "triton", "library", "driver") if row[name]}
-        runner = {"name": row["machine"], "type": row["device"] or row["kind"], "gpu_count": int(row["world"])}
-        for column in known or ["seconds"]:
-            yield {
-                "schema_version": "v3",
-                "timestamp": None if pd.isna(row["date"]) else int(row["date"].timestamp()),
-                "head_sha": row["commit"],
-                "benchmark": about,
-                "model": {"name": row["case"], "type": "kernel", "backend": row["backend"]},
-                "runners": [runner],
-                "dependencies": versions,
-                "metric": {
-                    "name": METRICS[column],
-                    "benchmark_values": [float(row[column])] if known else [],
-                    "extra_info": {"status": row["status"], "why": row["why"]},
-                },
-            }
+    paths = []
+    for machine, rows in frame.groupby("machine", observed=True):
+        paths.append(out / f"machine={quote(str(machine), safe='')}" / "records.parquet")
+        content = rows.drop(columns="machine").to_parquet(index=False, compression="zstd")
+        replace(paths[-1], content, "name another: --out")
+    return Exported(len(frame), paths, problems)
 
 
 def chosen(
@@ -202,18 +154,3 @@ def chosen(
     if since is not None:
         frame = frame[frame["date"] >= pd.Timestamp(since, tz="UTC")]
     return frame.reset_index(drop=True)
-
-
-@contextlib.contextmanager
-def _draft_of(path: Path, out: Path) -> Iterator[Path]:
-    """A draft that takes the place of `path`, which is `out` or in it, once it is whole."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield draft
-        os.replace(draft, path)
-    except OSError as error:
-        raise RecordError(f"{out} cannot be written ({error.strerror or error}); name another: --out") from error
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink()

@@ -129,7 +129,7 @@ def test_a_number_that_is_out_of_range(project: Path, words: str, number: str) -
     + ["reopen nope --reason x", "study nope", "pools --show nope", "events --results nope"]
     + ["gate HEAD^ HEAD --results folder", "sweep", "tune", "sift made.jsonl"]
     + ["site --results text", "record made.jsonl --results text", "run --tree nope --out a.jsonl", "nope", "--nope"]
-    + ["run --out folder", "export --out made.jsonl/x.csv", "events --triage binary", "ab HEAD^ --policy binary"]
+    + ["run --out folder", "export --out made.jsonl/x", "events --triage binary", "ab HEAD^ --policy binary"]
     + ["sweep steady --knob tile", "push", "wait --job x"]
     + ["import steps.csv --format nope", "submit --gpus 99 -- run --out a.jsonl"],
 )
@@ -169,7 +169,7 @@ def no_room() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.parametrize("words", ["record more.jsonl", "export --out new.csv", "ack {} --owner me --reason x"])
+@pytest.mark.parametrize("words", ["record more.jsonl", "export --out new", "ack {} --owner me --reason x"])
 def test_without_room_what_was_there_is_as_before(copied: Path, words: str) -> None:
     with no_room():
         refused(copied, *words.format("nope").split())
@@ -177,7 +177,7 @@ def test_without_room_what_was_there_is_as_before(copied: Path, words: str) -> N
     assert (done.exit_code, "recorded 3 new trials (15 known already)" in done.output) == (0, True), done.output
 
 
-READ = ("events", "gate HEAD^ HEAD", "export --out new.csv")
+READ = ("events", "gate HEAD^ HEAD", "export --out new")
 NOTES = "results/*/*.notes.jsonl*"
 
 

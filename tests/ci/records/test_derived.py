@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
-from benchmarks.programs.reader import read, readers
+from benchmarks.programs.reader import readers
 from ci.__main__ import main
 from ci.history import reading, triage
 from ci.history.types import Direction, EventKind
@@ -214,33 +214,15 @@ def test_parquet_holds_the_frame_with_derived_units(tmp_path: Path) -> None:
         pd.testing.assert_series_equal(read[column], expected[column], check_dtype=False, check_categorical=False)
 
 
-@pytest.mark.parametrize("kind", ["csv", "json"])
-def test_text_formats_hold_the_same_rows(tmp_path: Path, kind: str) -> None:
-    out = tmp_path / f"history.{kind}"
+def test_what_is_chosen_is_written(tmp_path: Path) -> None:
     chosen = ["--machine", "h200x2-aabbbde0", "--kernel", "gemm", "--since", "2026-11-21"]
-    done = run("export", "--results", RESULTS, "--out", out, "--format", kind, "--json", *chosen)
+    done = run("export", "--results", RESULTS, "--out", tmp_path / "history", "--json", *chosen)
     frame = store.load(RESULTS, "h200x2-aabbbde0")
     expected = sortable(frame[(frame["kernel"] == "gemm") & (frame["date"] >= pd.Timestamp("2026-11-21", tz="UTC"))])
     assert json.loads(done.output)["rows"] == len(expected) > 0
-    read = sortable(pd.read_csv(out) if kind == "csv" else pd.read_json(out, lines=True))
+    read = sortable(pd.read_parquet(tmp_path / "history"))
     pd.testing.assert_series_equal(read["seconds"], expected["seconds"], check_dtype=False)
     assert read["kernel"].unique().tolist() == ["gemm"]
-
-
-def test_the_benchmark_database_of_pytorch_gets_what_our_reader_reads_again(tmp_path: Path) -> None:
-    out = tmp_path / "v3.json"
-    run("export", "--results", RESULTS, "--out", out, "--format", "pytorch", "--kernel", "gemm")
-    frame = store.load(RESULTS)
-    frame = frame[frame["kernel"] == "gemm"]
-    lines = list(map(json.loads, out.read_text().splitlines()))
-    latencies = [one for one in lines if one["metric"]["name"] == "latency (s)" and one["metric"]["benchmark_values"]]
-    assert len(latencies) == frame["seconds"].notna().sum() > 0
-    assert {one["head_sha"] for one in latencies} == set(frame["commit"][frame["seconds"].notna()])
-    reading = read(json.dumps(latencies[0]), readers()["pytorch-benchmark"])
-    assert reading.rows[0].seconds == pytest.approx(latencies[0]["metric"]["benchmark_values"])
-    failed = [one for one in lines if not one["metric"]["benchmark_values"]]
-    assert failed, "a case without a time is there, with its reason"
-    assert all(one["metric"]["extra_info"]["status"] != "ok" for one in failed)
 
 
 def test_a_record_of_the_very_day_since_which_is_asked_counts() -> None:
