@@ -19,9 +19,6 @@ SETTLED = "document.readyState === 'complete' && !document.querySelector('[data-
 SHOWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 """A frame has been shown: until then a chart is drawn once more, when it learns its width, and loses the focus."""
 
-PRINTED = "window.dispatchEvent(new Event('beforeprint'))"
-"""The page draws all of it, as before it is printed."""
-
 
 class Page:
     """One tab.  errors: what the console and the page complained about; requests: every address it asked for."""
@@ -85,22 +82,6 @@ class Page:
         """Size of the window, colour scheme, and medium ("print")."""
         self.tab.set_viewport_size({"width": width, "height": height})
         self.tab.emulate_media(color_scheme=scheme, media=media or "screen")
-
-    def mouse(self, kind: str, x: float, y: float, button: str = "none") -> None:
-        """mouseMoved, mousePressed or mouseReleased."""
-        self.tab.mouse.move(x, y)
-        if kind == "mousePressed":
-            self.tab.mouse.down()
-        elif kind == "mouseReleased":
-            self.tab.mouse.up()
-
-    def key(self, name: str) -> None:
-        """Press and release a key; "Control+k" with a modifier."""
-        self.tab.keyboard.press(name)
-
-    def picture(self, path: Path | str, whole: bool = False) -> None:
-        """Save a PNG of the window, or of the whole page."""
-        self.tab.screenshot(path=path, full_page=whole)
 
     def _note_crash(self, _: Any) -> None:
         self.crashed = True
