@@ -241,15 +241,6 @@ def test_versions_are_those_of_every_set_up() -> None:
     assert {name: version(name) for name in both} == {name: constrained[name] for name in both}
 
 
-def test_every_package_has_hashes_and_nothing_says_where_it_comes_from() -> None:
-    blocks = re.split(r"\n(?=[A-Za-z0-9])", LOCK.partition("\n#")[2])
-    for block in blocks[1:]:
-        assert re.search(r"--hash=sha256:[0-9a-f]{64}", block), block
-    assert "://" not in LOCK
-    assert "--index-url" not in LOCK
-    assert "--trusted-host" not in LOCK
-
-
 def test_the_trusted_set_up_takes_nothing_else() -> None:
     light = (ROOT / "Makefile").read_text().partition("\nlight:")[2].partition("\n\n")[0]
     first, second = [line for line in light.splitlines() if "$(PIP)" in line]

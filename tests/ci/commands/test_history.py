@@ -72,24 +72,6 @@ def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_p
     assert "has trials of other commits than these 4; give another file with --out" in other.stderr
 
 
-@pytest.mark.slow
-def test_a_dry_run_says_which_commits_which_code_and_how_long(inside) -> None:
-    before = sorted(inside[0].rglob("*.jsonl"))
-    done = run("v0", "v20", *CASE, "--dry-run", "--json")
-    assert done.exit_code == PASS, done.output
-    told = json.loads(done.stdout)
-    assert told["classes"] == 7
-    assert [one["name"] for one in told["places"]] == inside[1]
-    assert 5 <= told["trials"] <= 40
-    assert told["minutes"] > 0
-    code = [one["code"] for one in told["places"]]
-    changed = [n for n in range(1, len(code)) if code[n] != code[n - 1]]
-    assert changed == sorted({*toys.REWRITTEN, toys.SLOWER, toys.BROKEN} - {0})
-    shown = run("v0", "v20", *CASE, "--dry-run").stdout
-    assert "20 commits, 7 with code that may differ" in shown
-    assert sorted(inside[0].rglob("*.jsonl")) == before
-
-
 def test_which_environment_is_asked_of_pythons_in_their_order(inside, tmp_path) -> None:
     """The same Python twice under two names: no step."""
     link = tmp_path / "python"

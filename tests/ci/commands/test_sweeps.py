@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -213,30 +210,6 @@ def test_a_verification_without_a_device_says_what_it_would_measure(tree, monkey
 # `ridgeline study`, from the command line to the folder: from files, and measured for real on a CPU.
 
 
-SMALL = """
-from ci.studies import plots
-from ci.studies.frame import listed, plain, timed
-from ci.studies.types import Study, StudyPart, Tried
-
-COLUMNS = ("us", "whole_s", "gbs", "ratio", "low", "high")
-
-STUDY = Study(
-    name="small",
-    title="Two libraries of a CPU",
-    question="Which of two is faster?",
-    source="tests",
-    parts=(
-        StudyPart("gemm", ("n4096_k4096_m1_fp16",), "torch", ("blas",), (Tried("torch", {"threads": (1,)}),)),
-    ),
-    trials=2,
-    rounds=4,
-    whole_call=True,
-    table=lambda rows: listed(timed(rows), ("M", "backend", "setting"), COLUMNS),
-    figures=lambda rows: [("times", plots.lines("Times", plain(rows), "M", "us", "backend"))],
-)
-"""
-
-
 def study(*arguments, code=0):
     with pytest.raises(SystemExit) as ended:
         main(["study", *map(str, arguments)])
@@ -270,42 +243,3 @@ def test_a_study_from_a_file_needs_no_measuring(tmp_path, capsys):
     assert told["figures"] == ["speed"], "no call was timed from the host"
     assert {path.name for path in folder.iterdir()} >= {"speed.svg", "table.md", "study.json"}
     assert len(gzip.decompress((folder / "trials.jsonl.gz").read_bytes()).splitlines()) == 3
-
-
-@pytest.fixture
-def checkout(tmp_path) -> Path:
-    """The project with one more study; a study is a file and nothing else."""
-    for name in ("kernels", "benchmarks", "dashboards", "pyproject.toml"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    declared = tmp_path / "ci" / "studies" / "declared"
-    declared.mkdir(parents=True)
-    for folder, below in ((ROOT / "ci", "studies"), (ROOT / "ci" / "studies", "declared")):
-        for path in folder.iterdir():
-            if path.name not in (below, "__pycache__"):
-                (tmp_path / path.relative_to(ROOT)).symlink_to(path)
-    (declared / "__init__.py").symlink_to(ROOT / "ci" / "studies" / "declared" / "__init__.py")
-    (declared / "small.py").write_text(SMALL)
-    return tmp_path
-
-
-@pytest.mark.nightly
-def test_a_study_is_measured_and_recorded(checkout):
-    command = [sys.executable, "-m", "ci", "study", "small", "--commit", "a" * 40, "--commit-date", "1790000000000"]
-    env = {**os.environ, "PYTHONPATH": str(checkout), "COLUMNS": "200"}
-
-    done = subprocess.run([*command, "--json"], cwd=checkout, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    folder = checkout / told["folder"]
-    rows = {(row["backend"], row["setting"]): row for row in told["rows"]}
-    assert rows.keys() == {("torch", "default"), ("torch", "threads=1"), ("blas", "default")}
-    assert rows["torch", "default"]["ratio"] == 1
-    assert all(row["low"] < row["ratio"] < row["high"] for key, row in rows.items() if key != ("torch", "default"))
-    assert all(row["whole_s"] > 0 for row in rows.values())
-    assert told["waits"] == []
-    assert told["figures"] == ["times"]
-    assert "Two libraries" in (folder / "table.md").read_text()
-    assert b"</svg>" in (folder / "times.svg").read_bytes()
-    lines = gzip.decompress((folder / "trials.jsonl.gz").read_bytes()).decode().splitlines()
-    assert [json.loads(one)["kernel"] for one in lines] == ["gemm", "gemm"]
-    assert len({json.loads(one)["session"] for one in lines}) == 2

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ci.history import exact, reading
+from ci.history import exact
 from ci.history.analysis import PairedStep, analyse
 from ci.history.reading import under_current_names
 from ci.history.triage import Triage, TriageEntry
@@ -276,16 +275,3 @@ def test_a_change_of_code_is_a_cause_of_a_step_at_its_commit() -> None:
     for other in (code(31), code(30, kernel="other")):
         (kernel,) = events(*pair(1, COUNT, ours={30: 1.05}), code=other)
         assert kernel.causes == ()
-
-
-@pytest.mark.slow
-def test_the_repositorys_own_history_has_its_events() -> None:
-    root = Path(__file__).parents[3]
-    found = reading.history(root / "results", root / "results_isa")
-    moved = [e for e in found.events if e.kind == "kernel"]
-    here = {("moe_gemm2_mxfp4", "h200x1-537ca5d2")}
-    moe = [e for e in moved if {(m.key.kernel, m.key.machine) for m in e.moved} == here]
-    assert [(str(e.direction), e.first_bad.hash[:8], len(e.moved)) for e in moe] == [("faster", "f3ad7fbf", 12)]
-    assert sorted(e.direction for e in moved if e.state is EventState.OPEN).count("slower") == 2
-    assert moe[0].ratio == pytest.approx(0.84, abs=0.02)
-    assert "code" in [cause.kind for cause in moe[0].causes]

@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import re
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,7 @@ from ci.options import plan, with_rounds
 from ci.report.run_summary import to_decide
 from ci.trials import file
 from ci.trials import file as trial_files
-from ci.trials.comparisons import Comparison, comparisons
-from ci.trials.file import read
+from ci.trials.comparisons import comparisons
 from ci.trials.trial import Trial
 from tests.ci import made_trials
 from tests.ci import made_trials as trials
@@ -325,52 +323,6 @@ def test_a_file_that_ends_early_keeps_its_last_look(tmp_path: Path) -> None:
     judged_live(Player(slower=0.03), out)
     trials = file.read(out).trials
     assert looks.judged(trials[:2], RULES, "gpu").verdict.exit_code == 2
-
-
-# Real A/B trials of gemm's `pr` tier on an H200: nothing cried, everything planted found.
-#
-# Recorded 2026-11-21 on one H200 SXM (torch 2.11.0, Triton 3.6.0): 30 trials of the same kernels in two trees, 8 in
-# which head runs over a K that is 1.5 % longer (padded with zeros), 4 in which head has one pipeline stage fewer.
-
-
-FOLDER = Path(__file__).parents[2] / "recordings" / "h200_gemm_pr"
-
-
-def lines(name: str) -> Sequence[Trial]:
-    return read(FOLDER / f"{name}.jsonl.gz").trials
-
-
-def by_time(name: str) -> list[Comparison]:
-    """The comparisons without the knowledge that equal code objects ran: the times must speak."""
-    return [dataclasses.replace(c, same_code=None) for c in comparisons(lines(name))]
-
-
-def drawn(found: Sequence[Comparison], numbers: Sequence[int]) -> Judgement:
-    return judge([dataclasses.replace(c, trials=tuple(c.trials[i] for i in numbers)) for c in found], policy.load())
-
-
-@pytest.fixture(scope="module")
-def unchanged() -> list[Comparison]:
-    return by_time("unchanged")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [4, 6, 8, 12])
-def test_the_times_of_unchanged_kernels_alone_give_no_false_verdict(unchanged: list[Comparison], count: int) -> None:
-    random = np.random.default_rng(count)
-    verdicts = Counter(
-        case.verdict for _ in range(25) for case in drawn(unchanged, random.choice(30, count, replace=False)).cases
-    )
-    assert sum(verdicts.values()) == 250
-    assert not verdicts.keys() - {Verdict.SAME, Verdict.CANNOT_TELL}
-    assert verdicts[Verdict.SAME] > 200
-
-
-@pytest.mark.parametrize("count", [4, 6, 8])
-def test_a_k_that_is_one_and_a_half_percent_longer_is_found_in_every_case(count: int) -> None:
-    found = drawn(by_time("longer_k"), range(count))
-    assert len(found.cases) == 10
-    assert {case.verdict for case in found.cases} == {Verdict.SLOWER}
 
 
 # Times of two regimes are never compared; few bursts are judged as rounds are.

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ci.trials.file import read
-from tests.ci.newcomer import planted
 from tests.ci.newcomer.conftest import LEGAL, ROOMS, Installed
 from tests.kit import ROOT, git, mostly_nightly, repository
 
@@ -169,18 +168,3 @@ def test_the_guide(installed: Installed, theirs: Path) -> None:
     records = list((theirs / "results").glob("*/*.notes.jsonl*"))
     assert {trial.operator for path in records for trial in read(path).trials} == {"rms_norm"}
     assert json.loads((theirs / "results/benchmarks.json").read_text()).keys() & {"gemm.track_time"} == set()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("layout", "install", "verb"),
-    [
-        ("flat", "editable", "verify"),
-        ("src", "path", "isa"),
-        ("namespace", "none", "adopt"),
-        ("namespace", "path", "run"),
-    ],
-)
-def test_a_change_of_what_a_declaration_imports_is_found(tmp_path, layout, install, verb):
-    seen = list(planted.VERBS[verb](planted.made(tmp_path, layout, install)))
-    assert all(found for found, _ in seen), seen

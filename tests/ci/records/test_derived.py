@@ -7,7 +7,6 @@ import json
 import math
 import random
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +14,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -233,15 +231,6 @@ def test_a_record_of_the_very_day_since_which_is_asked_counts() -> None:
     assert kept["date"].tolist() == [pd.Timestamp("2026-11-21", tz="UTC")]
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    empty = run("export", "--results", RESULTS, "--out", "")
-    assert (empty.exit_code, "'--out': '' names no path" in empty.output) == (3, True)
-    done = run("export", "--results", RESULTS, "--out", tmp_path / "file")
-    assert done.exit_code == 3
-    assert "name another: --out" in done.output
-
-
 @pytest.mark.slow
 def test_the_queries_of_the_guide_run(tmp_path: Path) -> None:
     run("export", "--results", RESULTS, "--out", tmp_path / "history")
@@ -250,22 +239,6 @@ def test_the_queries_of_the_guide_run(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code[1]], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "gemm" in done.stdout
     assert "h200x2-aabbbde0" in done.stdout
-
-
-@pytest.mark.slow
-def test_the_cache_is_read_by_two_engines(tmp_path: Path) -> None:
-    results = tmp_path / "results"
-    shutil.copytree(RESULTS, results, ignore=shutil.ignore_patterns(".cache"))
-    frame = store.load(results)
-    folder = results / ".cache"
-    columns = "machine, count(*), count(DISTINCT (commit, env)), median(seconds)"
-    query = f"SELECT {columns} FROM '{folder}/*.parquet' GROUP BY ALL"
-    found = {row[0]: row[1:] for row in duckdb.sql(query).fetchall()}
-    for machine, rows in frame.groupby("machine", observed=True):
-        records = len(rows[["commit", "env"]].drop_duplicates())
-        assert found[str(machine)] == (len(rows), records, pytest.approx(rows["seconds"].median()))
-    read = pd.read_parquet(folder, columns=["machine", "kernel", "seconds"], filters=[("kernel", "==", "gemm")])
-    assert len(read) == (frame["kernel"] == "gemm").sum()
 
 
 def test_import_says_what_it_did(tmp_path: Path) -> None:

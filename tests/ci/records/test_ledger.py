@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import json
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from ci.judging.recorded import GateError, gate
 from ci.records import ledger, store
 from ci.records.ledger import Explanation, RecordedCause, TriedCause, machine_folders
 from ci.trials.trial import Trial
-from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, failed, tree, trial, write
+from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, failed, trial, write
 from tests.ci.sweeps.made_lines import line
 
 CASE, NODE, OLDER, NEWER = "gemm/triton/m64", "h200x1-1a2b3c4d", "b" * 40, "a" * 40
@@ -107,23 +105,6 @@ def test_a_sweep_alone_is_no_record_of_cases(tmp_path: Path) -> None:
         gate(results, BASE, HEAD, policy.load())
 
 
-def test_the_same_lines_in_any_order_and_number_give_the_same_bytes(tmp_path: Path) -> None:
-    lines = [line(POINTS), line(POINTS, rung=1), line(POINTS, batch=1, case="m64")]
-    wanted = None
-    for number, order in enumerate(itertools.permutations(lines)):
-        results = tmp_path / f"results{number}"
-        for one in order:
-            store.record([write(tmp_path / "t.jsonl", one, one)], results)
-        again = store.record([write(tmp_path / "t.jsonl", *order)], results)
-        assert (again.added, again.known) == (0, 3)
-        there = [trial.text for trial in swept(results)]
-        store.rewrite(results)
-        (path,) = (results / PLACE).parent.iterdir()
-        wanted = wanted or (path.name, path.read_bytes())
-        assert (path.name, path.read_bytes()) == wanted
-        assert [json.loads(text) for text in there] == [json.loads(one.text) for one in swept(results)]
-
-
 def test_other_results_under_a_known_id_are_refused_and_said(tmp_path: Path) -> None:
     one = line(POINTS)
     store.record([write(tmp_path / "t.jsonl", one)], tmp_path / "results")
@@ -131,22 +112,3 @@ def test_other_results_under_a_known_id_are_refused_and_said(tmp_path: Path) -> 
     done = store.record([write(tmp_path / "t.jsonl", other)], tmp_path / "results")
     assert (done.added, done.known) == (0, 0)
     assert "recorded already with other results" in done.problems[0].why
-
-
-def test_local_changes_belong_to_no_commit(tmp_path: Path) -> None:
-    dirty = line(POINTS, trees={"head": tree(dirty=True)})
-    done = store.record([write(tmp_path / "t.jsonl", dirty)], tmp_path / "results")
-    assert done.added == 0
-    assert "has local changes" in done.problems[0].why
-
-
-def test_a_damaged_file_is_left_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "results" / f"{PLACE}.jsonl.gz"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"\x1f\x8b damaged")
-    done = store.record([write(tmp_path / "t.jsonl", line(POINTS))], tmp_path / "results")
-    assert done.added == 1
-    assert "damaged" in done.problems[0].why
-    assert len(swept(tmp_path / "results")) == 1
-    store.rewrite(tmp_path / "results")
-    assert path.read_bytes() == b"\x1f\x8b damaged"

@@ -5,43 +5,18 @@ YARDSTICK.  A function that raises NotImplementedError is unsupported, any other
 """
 
 import argparse
-import hashlib
 import json
 import os
 import random
 import runpy
-import sys
-import time
 from pathlib import Path
 
-MACHINE = {
-    "name": "toy-cpu2-0a1b2c3d",
-    "kind": "cpu",
-    "arch": "cpu",
-    "device": "toy cpu",
-    "market_name": None,
-    "count": 1,
-    "compute_units": None,
-    "memory_bytes": 1 << 30,
-    "power_cap_w": None,
-    "chip_id": None,
-    "partition": None,
-    "driver": None,
-    "cpu": "toy cpu",
-    "cpu_count": 2,
-    "ram_bytes": 1 << 30,
-    "os": "Linux 6.1",
-    "host": None,
-}
-ENVIRONMENT = {
-    "python": "3.12.3",
-    "torch": "2.11.0+cpu",
-    "triton": "3.6.0",
-    "cuda": None,
-    "hip": None,
-    "nccl": None,
-    "executable": sys.executable,
-}
+from tests.ci import made_trials
+
+ABSENT = dict.fromkeys(("market_name", "compute_units", "power_cap_w", "chip_id", "driver"))
+OWN = {"name": "toy-cpu2-0a1b2c3d", "kind": "cpu", "arch": "cpu", "device": "toy cpu", "count": 1, "cpu_count": 2}
+MACHINE = made_trials.MACHINE | ABSENT | OWN
+ENVIRONMENT = made_trials.ENVIRONMENT | {"cuda": None, "nccl": None}
 
 
 def listing(tree):
@@ -55,48 +30,21 @@ def listing(tree):
 
 
 def declaration(name, kernel):
-    cases = [
-        {
-            "name": case,
-            "world": 1,
-            "dtype": "fp32",
-            "distribution": "normal",
-            "n": size,
-            "tier": "nightly" if case.startswith("big") else "pr",
-        }
-        for case, size in kernel["CASES"].items()
-    ]
-    return {
-        "kernel": name,
-        "doc": "",
-        "backends": list(kernel["BACKENDS"]),
-        "baselines": ["library"],
-        "cases": cases,
-        "yardstick": kernel["YARDSTICK"],
-        "case_yardsticks": {c: f"{kernel['YARDSTICK']}{n}" for c, n in kernel["CASES"].items()},
-        "costs": {
-            c: {"flops": 2 * n, "hbm_bytes": 8 * n, "link_bytes": 0, "payload_bytes": 0}
-            for c, n in kernel["CASES"].items()
-        },
-    }
+    made = made_trials.declaration(name, kernel["YARDSTICK"], kernel["CASES"], kernel["BACKENDS"])
+    for case in made["cases"]:
+        size = kernel["CASES"][case["name"]]
+        case |= {"n": size, "tier": "nightly" if case["name"].startswith("big") else "pr"}
+        made["costs"][case["name"]]["flops"] = 2 * size
+    return made | {"baselines": ["library"]}
 
 
 def arm(function, size, rounds):
     try:
-        function(size)
-        seconds = [function(size) for _ in range(rounds)]
-        return {
-            "status": "ok",
-            "seconds": seconds,
-            "skew_s": None,
-            "knobs": {},
-            "code_hash": None,
-            "calls_per_sample": 1,
-        }
+        return made_trials.ok([function(size) for _ in range(rounds)])
     except NotImplementedError as error:
-        return {"status": "unsupported", "why": str(error), "detail": ""}
+        return made_trials.failed("unsupported", str(error))
     except Exception as error:
-        return {"status": "error", "why": f"{type(error).__name__}: {error}", "detail": ""}
+        return made_trials.failed("error", f"{type(error).__name__}: {error}")
 
 
 def measure(options):
@@ -108,41 +56,16 @@ def measure(options):
     with open(tree / ".." / "measured.log", "a") as log:
         log.write(f"{name} {side['commit'][:8]}\n")
     cases = {
-        c["name"]: {
-            "method": "clock",
-            "warnings": [],
-            "arms": {
-                f"head/{backend}": arm(function, c["n"], options.rounds)
-                for backend, function in kernel["BACKENDS"].items()
-            },
+        case["name"]: {
+            f"head/{backend}": arm(function, case["n"], options.rounds)
+            for backend, function in kernel["BACKENDS"].items()
         }
-        for c in declared["cases"]
-        if c["tier"] == "pr" or options.tier != "pr"
+        for case in declared["cases"]
+        if case["tier"] == "pr" or options.tier != "pr"
     }
-    tree_facts = {
-        **{key: side[key] for key in ("commit", "date_ms", "dirty")},
-        "kernels_digest": "0" * 16,
-        "environment": ENVIRONMENT,
-        "declaration": declared,
-        "broken": broken,
-    }
-    line = {
-        "format": "ridgeline-trial",
-        "version": 1,
-        "session": f"{random.getrandbits(64):016x}",
-        "trial": 0,
-        "started_at": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
-        "duration_s": 0.1,
-        "kernel": name,
-        "machine": MACHINE,
-        "trees": {"head": tree_facts},
-        "protocol": {"rounds": options.rounds},
-        "cases": cases,
-        "state": {},
-        "busy_share": None,
-        "warnings": [],
-    }
-    line["id"] = hashlib.sha256(json.dumps(line).encode()).hexdigest()[:16]
+    head = made_trials.tree(side["commit"], side["dirty"], declared, side["date_ms"], ENVIRONMENT, broken)
+    session = f"{random.getrandbits(64):016x}"
+    line = made_trials.trial(cases, session=session, kernel=name, trees={"head": head}, machine=MACHINE)
     with open(options.out, "a") as out:
         out.write(json.dumps(line) + "\n")
 

@@ -34,10 +34,6 @@ def test_terminal(name: str, golden: Golden) -> None:
     golden(f"report/{name}.txt", terminal.render(sample(name), width=120))
 
 
-def test_narrow_terminal(golden: Golden) -> None:
-    golden("report/slower_60.txt", terminal.render(sample("slower"), width=60))
-
-
 def test_ascii(golden: Golden) -> None:
     text = terminal.render(sample("slower"), width=120, ascii_only=True)
     golden("report/slower_ascii.txt", text)

@@ -212,32 +212,12 @@ def test_another_environment_makes_the_baseline_a_comparison_of_its_own(file):
     assert {c.backend: c.baseline for c in found} == {"triton": None, "blas": None}
 
 
-@pytest.mark.parametrize(
-    ("base", "head", "verdict"),
-    [
-        ("ok", "wrong", Verdict.BROKEN),
-        ("ok", "crash", Verdict.BROKEN),
-        (None, "ok", Verdict.CANNOT_TELL),
-        ("ok", None, Verdict.CANNOT_TELL),
-    ],
-)
-def test_how_the_arms_ended_decides_before_any_time(file, base, head, verdict):
-    arms = [status and (made.ok() if status == "ok" else made.failed(status)) for status in (base, head)]
-    judgement, cases = verdicts(made.write(file, *(paired(i, arms) for i in range(4))))
-    assert cases["gemm/triton/m16"].verdict is verdict
-    assert judgement.verdict.exit_code == {Verdict.BROKEN: 1, Verdict.NEW: 0}.get(verdict, 2)
-
-
 def test_one_wrong_trial_of_many_is_broken(file):
     lines = [paired(i) for i in range(4)]
     bad = paired(4, (made.ok(), made.failed("wrong", "norm 0.3 > 1e-3")))
     _, cases = verdicts(made.write(file, *lines, bad))
     assert cases["gemm/triton/m16"].verdict is Verdict.BROKEN
     assert "norm 0.3 > 1e-3" in cases["gemm/triton/m16"].evidence[0]
-
-
-def test_a_case_that_neither_tree_can_run_is_not_compared(file):
-    assert compared(made.write(file, paired(0, [made.failed("unsupported")] * 2))) == []
 
 
 def test_a_base_that_does_not_import_says_why(file):
