@@ -1,6 +1,6 @@
-# make check: the main job on this machine.  make test: the fast tests; make test-slow: all others but those of
-# make test-nightly.  Each first sets up
-# .venv if it is not there; where that needs torch, ci/set_up.py finds a build, in TORCH_INDEX if it names an index.
+# make check: the main job on this machine.  make test: the fast tests; make test-pr: the fast and the slow ones, as a pull
+# request has them; make test-nightly: all others.  Each first sets up .venv if it is not there; where that needs torch,
+# ci/set_up.py finds a build, in TORCH_INDEX if it names an index.
 PYTHON ?= python3
 export TORCH_INDEX
 VENV   := .venv
@@ -29,7 +29,7 @@ endif
 # An installed Ridgeline takes one name; in the environment of a clone its rooms can be imported from any folder as well.
 SEE_ROOMS = $(BIN)/python -c "import sysconfig; print('$(CURDIR)', file=open(sysconfig.get_path('purelib') + '/ridgeline_rooms.pth', 'w'))"
 
-.PHONY: setup tools light lock check test test-slow test-nightly compiled lint golden bundle pictures clean
+.PHONY: setup tools light lock check test test-pr test-nightly compiled lint golden bundle pictures clean
 setup: $(READY)
 tools: $(TOOLS)
 
@@ -60,16 +60,17 @@ check: setup
 # They start some thousand processes of ours, which take three times as long where nothing is compiled
 # (PYTHONDONTWRITEBYTECODE, as images of containers set it); pytest too keeps what it makes of 300 files of tests: 10 of
 # the 18 s of CPU that each worker takes to collect them.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
+# Their own calls of make are none of this one's jobs.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest
 
-# The fast tests work all the time, so two workers for two cores: a third would collect them once more.  Of the others
-# some wait for a cluster or for a time limit.
+# The fast tests work all the time, so two workers for two cores: a third would collect them once more.
 test: lint compiled
 	$(PYTEST) -m "not slow and not nightly" -n 2 --dist worksteal
 
-# Those that share what takes long to make are a group (pytest.mark.xdist_group), which one worker runs.
-test-slow: compiled
-	$(PYTEST) -m "slow and not nightly" -n 4 --dist loadgroup
+# The slow ones wait for processes, a cluster or a time limit, and the fast ones fill what they leave: in one go, so that
+# each worker collects once.  Those that share what takes long to make are a group (pytest.mark.xdist_group), of one worker.
+test-pr: compiled
+	$(PYTEST) -m "not nightly" -n 4 --dist loadgroup
 
 # Grids, studies and whole set-ups; with SINCE=COMMIT those that a change since then can reach (tests/reached.py).
 test-nightly: compiled

@@ -79,7 +79,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
-    """The slow tests of a file share what they set up: one worker runs them (`--dist loadgroup`), the longest first."""
+    """The slow tests of a file share what they set up: one worker runs them (`--dist loadgroup`), the longest first.
+
+    The fast ones come last, of which every worker takes some while another ends.
+    """
     for item in items:
         if not SYSTEMS.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.slow)
@@ -92,7 +95,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
         kept = reached.left(items, commit)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
-    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
+    items.sort(key=lambda item: (item.path.stem.removeprefix("test_") not in LONGEST, not not_fast(item)))
 
 
 def pytest_collection_finish() -> None:

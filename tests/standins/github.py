@@ -7,7 +7,7 @@
 
 It answers as docs.github.com describes (read 2026-11-22): pages of at most 100 with a Link header, 404 for what is not
 there, 422 for what is not right.  A path that it does not know is 404 and is kept in `unknown`, so that a test can say
-that there was none.  Where a name ends in "-reader" (a token), settings that need an administrator answer 403.
+that there was none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ OUTPUT_LIMIT = 65_535
 DROP = "drop"
 """A fault: the connection is closed without an answer."""
 HANG = "hang"
-"""A fault: no answer for `hang_s`, then the connection is closed."""
+"""A fault: no answer for HANG_S, then the connection is closed."""
+HANG_S = 0.5
 
 
 @dataclasses.dataclass
@@ -79,14 +80,12 @@ GET    {repo}/commits/<sha>/pulls                               pulls_of_commit
 GET    {repo}/commits/<sha>/check-runs                          checks_of_commit
 GET    {repo}/issues/<int:number>/comments                      list_comments
 POST   {repo}/issues/<int:number>/comments                      make_comment
-GET    {repo}/issues/comments/<int:id>                          one_comment
 PATCH  {repo}/issues/comments/<int:id>                          edit_comment
 DELETE {repo}/issues/comments/<int:id>                          drop_comment
 POST   {repo}/issues/comments/<int:id>/reactions                react
 GET    {repo}/collaborators/<user>/permission                   permission
 POST   {repo}/check-runs                                        make_check
 GET    {repo}/actions/runs                                      list_runs
-GET    {repo}/actions/runs/<int:id>                             one_run
 GET    {repo}/actions/runs/<int:id>/jobs                        jobs_of_run
 POST   {repo}/actions/workflows/<name>/dispatches               dispatch
 GET    {repo}/actions/runners                                   list_runners
@@ -107,10 +106,10 @@ class StandIn:
     author: login of whoever the token belongs to.  identity: whether the token may ask who it is.
     """
 
-    def __init__(self, repository: str = "o/r", hang_s: float = 0.5) -> None:
-        self.repository, self.hang_s = repository, hang_s
+    def __init__(self, repository: str = "o/r") -> None:
+        self.repository = repository
         self.author, self.identity = BOT, True
-        self.default_branch, self.public = "main", True
+        self.default_branch = "main"
         self.pulls: list[Json] = []
         self.known_to_commit: set[int] | None = None
         """Pull requests that the list by commit knows; None for all (GitHub's own does not know every fork)."""
@@ -121,7 +120,6 @@ class StandIn:
         self.runs: list[Json] = []
         self.jobs: list[Json] = []
         self.runners: list[Json] = []
-        self.groups: list[Json] = [{"id": 1, "name": "Default", "visibility": "all", "default": True}]
         self.dispatches: list[Json] = []
         self.refs: dict[str, str] = {"main": "0" * 40}
         self.faults: list[Fault] = []
@@ -174,13 +172,13 @@ class StandIn:
         if run is None:
             run = self.run()["id"]
         made = {"id": next(self._ids), "run_id": run, "status": status, "conclusion": None, "labels": labels}
-        made |= {"runner_id": 0, "runner_name": "", "run_attempt": 1, "name": f"job {made['id']}"} | given
+        made |= {"runner_id": 0, "runner_name": "", "name": f"job {made['id']}"} | given
         self.jobs.append(made)
         return made
 
     def run(self, status: str = "queued", head: str = "0" * 40, **given: Any) -> Json:
         """A workflow run."""
-        made = {"id": next(self._ids), "status": status, "conclusion": None, "head_sha": head, "run_attempt": 1}
+        made = {"id": next(self._ids), "status": status, "conclusion": None, "head_sha": head}
         made |= {"event": "workflow_dispatch", "path": ".github/workflows/gpu.yml"} | given
         made["html_url"] = f"https://github.example/{self.repository}/actions/runs/{made['id']}"
         self.runs.append(made)
@@ -232,7 +230,7 @@ class StandIn:
         if isinstance(answer, Response):
             return answer
         if answer == HANG:
-            time.sleep(self.hang_s)
+            time.sleep(HANG_S)
         with contextlib.suppress(OSError):
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         return Response()
@@ -269,7 +267,6 @@ class StandIn:
         return {
             "full_name": self.repository,
             "default_branch": self.default_branch,
-            "private": not self.public,
             "owner": {"login": owner, "type": "Organization"},
         }
 
@@ -296,9 +293,6 @@ class StandIn:
     def _every_comment(self) -> list[Json]:
         return [comment for listed in self.comments.values() for comment in listed]
 
-    def _one_comment(self, call: Call, id: int) -> Json:
-        return found(self._every_comment(), "id", id)
-
     def _edit_comment(self, call: Call, id: int) -> Json:
         comment = found(self._every_comment(), "id", id)
         comment["body"] = self._body(call)
@@ -323,9 +317,7 @@ class StandIn:
         return made
 
     def _permission(self, call: Call, user: str) -> Json:
-        if user not in self.permissions:
-            return {"permission": "read" if self.public else "none", "user": {"login": user}}
-        role = self.permissions[user]
+        role = self.permissions.get(user, "read")
         legacy = {"maintain": "write", "triage": "read"}.get(role, role)
         return {"permission": legacy, "role_name": role, "user": {"login": user}}
 
@@ -362,24 +354,14 @@ class StandIn:
         fitting = [run for run in self.runs if all(run[key] == value for key, value in wanted.items())]
         return Listed(fitting[::-1], "workflow_runs")
 
-    def _one_run(self, call: Call, id: int) -> Json:
-        return found(self.runs, "id", id)
-
     def _jobs_of_run(self, call: Call, id: int) -> Listed:
-        run = found(self.runs, "id", id)
-        latest = call.query.get("filter", "latest") == "latest"
-        jobs = [job for job in self.jobs if job["run_id"] == id]
-        return Listed([job for job in jobs if not latest or job["run_attempt"] == run["run_attempt"]], "jobs")
-
-    def _last_jobs(self, run: int) -> list[Json]:
-        attempt = found(self.runs, "id", run)["run_attempt"]
-        return [job for job in self.jobs if job["run_id"] == run and job["run_attempt"] == attempt]
+        found(self.runs, "id", id)
+        return Listed([job for job in self.jobs if job["run_id"] == id], "jobs")
 
     def _dispatch(self, call: Call, name: str) -> None:
         self.dispatches.append({"workflow": name, "ref": call.value["ref"], "inputs": call.value.get("inputs", {})})
 
     def _list_runners(self, call: Call) -> Listed:
-        self._administrator(call)
         return Listed(self.runners, "runners")
 
     def _drop_runner(self, call: Call, id: int) -> None:
@@ -390,7 +372,7 @@ class StandIn:
         value = call.value
         if "runner_group_id" not in value or not value.get("labels"):
             raise Refused(422, "Invalid request: runner_group_id and labels are required")
-        if value["runner_group_id"] not in {group["id"] for group in self.groups}:
+        if value["runner_group_id"] != 1:
             raise Refused(404, "Not Found")
         if any(runner["name"] == value["name"] for runner in self.runners):
             raise Refused(409, f"Already exists - A runner with the name *** ({value['name']}) already exists")
@@ -422,18 +404,11 @@ class StandIn:
             one = found(self.jobs, "id", job)
             one |= {"status": "completed", "conclusion": conclusion}
             self.runners = [runner for runner in self.runners if runner["id"] != one["runner_id"]]
-            last = self._last_jobs(one["run_id"])
+            last = [job for job in self.jobs if job["run_id"] == one["run_id"]]
             if all(job["status"] == "completed" for job in last):
                 good = all(job["conclusion"] in ("success", "skipped") for job in last)
                 run = found(self.runs, "id", one["run_id"])
                 run |= {"status": "completed", "conclusion": "success" if good else "failure"}
-
-    # ---- who may ----
-
-    @staticmethod
-    def _administrator(call: Call) -> None:
-        if call.token.endswith("-reader"):
-            raise Refused(403, "Resource not accessible by personal access token")
 
     # ---- branches and files ----
 
