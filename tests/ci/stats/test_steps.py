@@ -49,8 +49,8 @@ KINDS: dict[str, Draw] = {
     "AR(1) 0.5": correlated,
     "1 % outliers": outliers,
 }
-"""What null series are made of, for which the false-alarm rate holds.  Two modes of which a short series shows first one
-and then the other are two levels to anybody; what a machine drifts by is taken off before (ci.history.series)."""
+"""What null series are made of, for which the false-alarm rate holds.  Two modes of which a short series shows first
+one, then the other are two levels to anybody; what a machine drifts by is taken off before (ci.history.series)."""
 
 
 def rng(*seed):
