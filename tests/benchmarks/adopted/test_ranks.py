@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from benchmarks import lifetime
 from benchmarks.adopted import session
 from benchmarks.adopted.ranks import disagreement, joint_end, joint_facts, joint_starts
 from benchmarks.adopted.session import ScriptSession
 from benchmarks.adopted.sides import ScriptSide
 from benchmarks.adopted.survey import sets_variables
+from benchmarks.coordinator.ranks import below
 from benchmarks.worker.scripts.exchange import Exchange, SharedManager
 from benchmarks.worker.scripts.ranks import Ranks, SeveralProcesses
 from tests.benchmarks.adopted.conftest import Adopt
@@ -104,7 +107,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("change", "sentence"), mostly_nightly(FAULTS, *FAULTS[:2]))
+@pytest.mark.parametrize(("change", "sentence"), mostly_nightly(FAULTS, *FAULTS[:2], FAULTS[3]))
 @pytest.mark.slow
 def test_what_one_rank_does_is_told(adopt: Adopt, change: str, sentence: str) -> None:
     head = LIBRARY.replace("    return y", f"    {change}\n    return y")
@@ -112,6 +115,8 @@ def test_what_one_rank_does_is_told(adopt: Adopt, change: str, sentence: str) ->
     found = adopt(BY_TORCHRUN, *CPU[:-1], "15" if "sleep" in change else "60", **files)
     said = [found.said, *(arm.get("why", "") for line in found.lines for arm in line["cases"]["call"]["arms"].values())]
     assert any(sentence in one for one in said), said
+    servers = lifetime.by_parent().get(os.getpid(), ())
+    assert sum(below(one.process) for one in servers) == 0  # no rank is left of either side
 
 
 STARTS = {
