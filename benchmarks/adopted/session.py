@@ -169,16 +169,9 @@ class ScriptSession(Session):
             raise CannotRun(f"{self.script.path} is for {self._ranks} ranks, and there are {len(self.devices)} GPUs")
 
     def _side_surveys(self) -> dict[str, SideSurvey]:
-        """Both sides: at once where each has a process; of several, one after the other is at work and then gone."""
-        with self._sides(None) as sides:
-            if self._ranks > 1:
-                looked = {}
-                for role, side in sides.items():
-                    looked[role] = self._surveyed(side)
-                    side.kill()
-                return looked
-            with ThreadPoolExecutor(len(self.checkouts)) as threads:
-                looked = dict(zip(sides, threads.map(self._surveyed, sides.values()), strict=True))
+        """Both sides, at once; one that finds no memory beside the other again, alone."""
+        with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
+            looked = dict(zip(sides, threads.map(self._surveyed, sides.values()), strict=True))
         for one in self.checkouts:
             if looked[one.role].short_of_memory:
                 with self._sides(None, only=one) as sides:
@@ -389,8 +382,6 @@ class ScriptSession(Session):
                 self._start_ahead(sides, timed, survey, turn + 1)
             if not self.printed:
                 rest = time.monotonic() + min(REST_S, (self._at(OVER) - self._at(0.0)) / 20)
-                for side in sides.values():
-                    side.post()
                 for side in sides.values():
                     side.next(self._until(rest))
                 self.printed = {role: side.printed() for role, side in sides.items()}

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.adopted.ranks import ScriptPool, disagreement, joint_end, joint_facts
 from benchmarks.adopted.survey import SAMPLE_S
 from benchmarks.coordinator import samples, starting
-from benchmarks.coordinator.case_run import STARVED_SHARE, CaseRun
+from benchmarks.coordinator.case_run import STARVED_SHARE, CaseRun, RankStep
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import Failed, Failure
@@ -43,8 +43,8 @@ MOST_CALLS = 1000
 class ScriptSide:
     """The processes, one a rank, that run the script of one side, from its start to `ended`.
 
-    held: an event that came and has not been dealt with.  met: its ranks made a group.  Several ranks run up to there
-    at once, and from there on while somebody waits for them in `next`, and then only: those of the other side are idle.
+    held: an event that came and has not been dealt with.  met: its ranks made a group; they wait there until somebody
+    waits for them in `next`: what is set up first has the same place in memory in every start.
     """
 
     def __init__(self, checkout: Checkout, directory: Path, variables: Mapping[str, str], ranks: int = 1) -> None:
@@ -53,7 +53,6 @@ class ScriptSide:
         self.failure: Failure | None = None
         self.held: JsonObject | None = None
         self._runs, self._printed, self._ranks, self.met = False, "", ranks, False
-        self._waits: tuple[str, Sequence[Json], JsonObject] | None = None
         try:
             with starting.ready(checkout.python):
                 self.pool = ScriptPool(checkout.role, checkout.python, checkout.path, ranks, directory, variables)
@@ -64,21 +63,13 @@ class ScriptSide:
     def go_on(self, op: str = "resume", per_rank: Sequence[Json] = (), **fields: Any) -> None:
         """Have the processes run the script, or go on with the samples that they have."""
         if self.pool.alive and self.ended is None:
-            self._runs, self._waits = True, (op, per_rank, fields)
-            if self._ranks == 1 or op == "script":
-                self.post()
-
-    def post(self) -> None:
-        """Have several ranks go on now, and not only once somebody waits for them."""
-        if self._waits:
-            (op, per_rank, fields), self._waits = self._waits, None
+            self._runs = True
             self.pool.post("the script", RUN_S, op, per_rank, **fields)
 
     def next(self, limit_s: float) -> JsonObject | None:
         """The next timer; None when the script has ended, died, or come to none for so many seconds."""
         if not self._runs:
             return None
-        self.post()
         self._runs = False
         try:
             found = self.pool.collect(limit_s)
@@ -172,6 +163,8 @@ class ScriptCase(CaseRun):
     def _attempt(self) -> None:
         self._facts = {arm.key: ArmFacts(error={"norm": 0.0, "peak": 0.0}) for arm in self.case.arms}
         self._start()
+        if self.case.world > 1:
+            self.together([RankStep("meeting", arm.key, "meet", arm.role, (arm,), {}) for arm in self.arms()])
         for arm in self.arms():
             self._examine(arm)
         by_role = {arm.role: arm for arm in self.arms()}

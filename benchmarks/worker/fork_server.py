@@ -36,6 +36,7 @@ HARNESS = Path(__file__).resolve().parents[2]
 
 sys.path.insert(0, str(HARNESS))  # this is a program that is started by its path
 from benchmarks import lifetime, naming  # noqa: E402
+from benchmarks.machine import system  # noqa: E402
 
 WORKER = HARNESS / "benchmarks" / "worker" / "__main__.py"
 
@@ -43,6 +44,10 @@ LONGEST_MESSAGE = 1 << 18
 DESCRIPTORS = 3
 
 PRELOADED = ("torch", "torch.distributed", "triton", "triton.language")
+
+OF_SEVERAL_GPUS = ("torch._dynamo", "torch._inductor.config", "torch.distributed._symmetric_memory")
+"""Imported, too, where there are several GPUs: the first torch.distributed._symmetric_memory.empty() imports sympy, the
+first torch.profiler inductor's settings, 2 to 4 s in each process of ranks (torch 2.11, 4 H200, 2026-11-28)."""
 
 TOUCHED = ("/dev/nvidia-uvm", "/dev/kfd")
 """Files that CUDA's and HIP's initialisation open; what is forked after it cannot use the device."""
@@ -57,7 +62,8 @@ def main() -> None:
     lifetime.end_with_starter(signal.SIGKILL)  # its socket says so too, but only once everything is imported
     naming.settle()
     ours = (f"{naming.HOUSE}.benchmarks.{module}" for module in OURS)
-    for name in (*PRELOADED, *ours) if forks else ():
+    several = sum(gpu.is_ours(system.ROOT) for gpu in system.pci_gpus()) > 1
+    for name in (*PRELOADED, *(OF_SEVERAL_GPUS if several else ()), *ours) if forks else ():
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     if forks and (not _can_fork() or "kernels" in sys.modules):

@@ -80,6 +80,15 @@ class ClosureBench:
         self.clock: Any = None
         self.samples_s: list[float] = []
 
+    def meet(self) -> None:
+        """Meet the other ranks as before a sample: at the first closure they make a group for that, in a second."""
+        self._find_tensors()
+        on_gpu = any(one.is_cuda for one in self._held.values())
+        if barrier := self._ranks.barrier(on_gpu):
+            barrier()
+        if on_gpu:
+            torch.cuda.synchronize()
+
     def examine(self, watch: bool = False) -> JsonObject:
         """Call it a few times: tuning and compiling happen in the first, the others show what it does.
 
@@ -88,9 +97,8 @@ class ClosureBench:
         same.  prepared: something is called before each call.  bits: digest of that, "" where it was not the same bit
         by bit.  watch: note which functions the first call runs, for `code`.  Raises StaleResult.
         """
-        self._held = tensors(self._timed.call, *self._timed.roots)
+        self._find_tensors()
         self._find_leaves()
-        self._ranks.use(one.device for one in self._held.values())
         on_gpu = any(one.is_cuda for one in self._held.values()) or (not self._held and torch.cuda.is_available())
         self.clock = self._make_clock(on_gpu and torch.cuda.is_available())
         inputs = described(self._held)
@@ -211,6 +219,11 @@ class ClosureBench:
         return dataclasses.asdict(agree(found, self._own, True) if self._own else Agreement(False))
 
     # ---- parts ---------------------------------------------------------------------------------------------------
+
+    def _find_tensors(self) -> None:
+        """Those that it can reach; their device becomes the current one."""
+        self._held = tensors(self._timed.call, *self._timed.roots)
+        self._ranks.use(one.device for one in self._held.values())
 
     def _find_leaves(self) -> None:
         """Leaves whose gradients each call may give anew, and those to whose gradients it may add; the second with the

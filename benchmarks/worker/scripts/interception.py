@@ -41,7 +41,7 @@ LIBRARIES = ("triton", "torch", "torchao._models", "_pytest")
 TUNERS = ("autotun", "auto_tun", "tuner")
 """So do files and functions with these in their names, unless it is the script itself."""
 
-STEPS = ("examine", "bundle", "samples", "keep_outputs", "compare", "check_after", "drop")
+STEPS = ("meet", "examine", "bundle", "samples", "keep_outputs", "compare", "check_after", "drop")
 """What the coordinator asks for of a closure, as of an arm of a case; the arm's label is not needed here."""
 
 
