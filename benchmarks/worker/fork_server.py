@@ -36,7 +36,6 @@ HARNESS = Path(__file__).resolve().parents[2]
 
 sys.path.insert(0, str(HARNESS))  # this is a program that is started by its path
 from benchmarks import lifetime, naming  # noqa: E402
-from benchmarks.machine import system  # noqa: E402
 
 WORKER = HARNESS / "benchmarks" / "worker" / "__main__.py"
 
@@ -62,6 +61,7 @@ def main() -> None:
     lifetime.end_with_starter(signal.SIGKILL)  # its socket says so too, but only once everything is imported
     naming.settle()
     ours = (f"{naming.HOUSE}.benchmarks.{module}" for module in OURS)
+    system = naming.our("benchmarks.machine.system")
     several = sum(gpu.is_ours(system.ROOT) for gpu in system.pci_gpus()) > 1
     for name in (*PRELOADED, *(OF_SEVERAL_GPUS if several else ()), *ours) if forks else ():
         with contextlib.suppress(Exception):
