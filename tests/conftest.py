@@ -71,6 +71,19 @@ SPENT = pytest.StashKey[float]()
 GOLDEN = Path(__file__).parent / "golden"
 
 
+ROOM = 1 << 30
+"""Bytes that a run of the tests may need at once for its temporary files: wheels, clones, environments."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A disk that is nearly full is told once, and not by every test that it keeps from writing."""
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    if free < ROOM and not hasattr(config, "workerinput"):
+        said = f"{folder} has {free >> 20} MB left, and the tests write up to {ROOM >> 20}"
+        pytest.exit(f"{said}: make room, or set TMPDIR to a folder that has it", returncode=3)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew; then read the diff")
     parser.addoption("--since", metavar="COMMIT", help="only tests that a change of files since then can reach")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,7 @@ from ci.adopt import NothingToCompare, ScriptRequest
 from ci.git.repository import Repository
 from ci.isa.judge import CodeVerdict
 from ci.isa.rules import IsaPolicy
+from tests import kit
 
 COUNTS: dict[str, Any] = {
     **{name: {} for name in ("matrix", "bytes", "touched", "lines", "conflicts")},
@@ -127,21 +127,9 @@ print(triton.testing.do_bench(lambda: scale(x)))
 
 @pytest.mark.slow
 def test_a_script_of_a_repository_on_two_commits(tmp_path: Path):
-    def git(*words: str) -> None:
-        who = ("-c", "user.name=a", "-c", "user.email=a@b")
-        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
-
-    def commit(text: str) -> Any:
-        (tmp_path / "pkg/k.py").write_text(text)
-        git("add", "-A")
-        git("commit", "-m", "x")
-
-    (tmp_path / "pkg").mkdir()
-    (tmp_path / "bench.py").write_text(SCRIPT)
-    git("init", "-q")
-    commit(KERNEL)
-    commit(KERNEL.replace("    tl.store", "    # in order\n    tl.store"))
-    commit(KERNEL.replace("2 * tl.load(x + i,", "2 * tl.load(x + (i * 8) % n,"))
+    kit.repository(tmp_path, **{"bench.py": SCRIPT, "pkg/k.py": KERNEL})
+    kit.commit(tmp_path, **{"pkg/k.py": KERNEL.replace("    tl.store", "    # in order\n    tl.store")})
+    kit.commit(tmp_path, **{"pkg/k.py": KERNEL.replace("2 * tl.load(x + i,", "2 * tl.load(x + (i * 8) % n,")})
     repository = Repository(tmp_path)
     base, comment, head = (
         repository.checkout(f"HEAD~{back}", role) for back, role in ((2, "base"), (1, "head"), (0, "head"))

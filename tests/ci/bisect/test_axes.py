@@ -17,7 +17,7 @@ from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
 from ci.judging.reach import file_labels
 from tests.ci import made_trials
-from tests.ci.bisect.toys import git
+from tests.kit import commit, repository
 
 HERE = LocalCheckout("head", Path("/somewhere"), Commit("c" * 40, 0, "what lies here"))
 QUIET = Console(file=io.StringIO())
@@ -104,29 +104,15 @@ DECLARED = {
 }
 
 
-def written(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-
-
-def committed(folder: Path) -> None:
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", "change")
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    written(tmp_path, DECLARED)
-    git(tmp_path, "init", "-q", "-b", "main")
-    committed(tmp_path)
-    return tmp_path
+    return repository(tmp_path, **DECLARED)
 
 
 def moved(folder: Path, *kernels: str) -> bool:
     """Whether the last commit has another label than the one before it."""
-    repository = Repository(folder)
-    before, after = file_labels(repository, [repository.resolve(name) for name in ("HEAD^", "HEAD")], kernels)
+    clone = Repository(folder)
+    before, after = file_labels(clone, [clone.resolve(name) for name in ("HEAD^", "HEAD")], kernels)
     return before != after
 
 
@@ -145,8 +131,7 @@ def moved(folder: Path, *kernels: str) -> bool:
     ],
 )
 def test_a_commit_moves_the_kernels_that_its_files_reach(folder: Path, changed: str, kernels: set[str]) -> None:
-    written(folder, {changed: DECLARED.get(changed, "") + "# changed\n"})
-    committed(folder)
+    commit(folder, **{changed: DECLARED.get(changed, "") + "# changed\n"})
     assert {name for name in ("gemm", "rows") if moved(folder, name)} == kernels
     assert moved(folder, "gemm", "rows") == moved(folder) == bool(kernels)
     assert moved(folder, "nobody") == (changed != "README.md"), "of what nobody declares, all code counts"
@@ -154,8 +139,7 @@ def test_a_commit_moves_the_kernels_that_its_files_reach(folder: Path, changed: 
 
 def test_an_axis_has_a_label_for_each_of_its_commits(folder: Path) -> None:
     for number in range(3):
-        written(folder, {"lib/gemm.py": DECLARED["lib/gemm.py"] + "# a\n" * (number // 2), "README.md": f"{number}\n"})
-        committed(folder)
+        commit(folder, **{"lib/gemm.py": DECLARED["lib/gemm.py"] + "# a\n" * (number // 2), "README.md": f"{number}\n"})
     axis = commit_axis(
         Repository(folder), "HEAD~3", "HEAD", lambda commits: file_labels(Repository(folder), commits, ["gemm"])
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,7 @@ def test_a_repository_of_another_user_is_named_with_the_command_that_allows_it(
 ) -> None:
     named = repo.rename(repo.with_name("a b"))
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)  # a user's own may allow every folder
     allow = f"git config --global --add safe.directory '{named}'"
     with pytest.raises(GitError, match=f"belongs to another user, and git does not read it: `{allow}` allows it"):
         Repository(named)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,20 +15,14 @@ from ci.__main__ import main
 from ci.commands.isa import isa
 from ci.isa.compiled import TreeCompiler, Wanted
 from tests.ci.isa.documents import document_json, entry_json
-from tests.kit import SECOND
+from tests.kit import SECOND, git
 
 SAMPLES = Path(__file__).resolve().parents[2] / "benchmarks" / "isa" / "tree"
 HINT = "tl.max_contiguous(tl.multiple_of(remote, (1, 16)), (1, 16))"
 
 
-def git(folder, *arguments):
-    """All commits have the same second, as on a fast machine; what is shown must not depend on it."""
-    subprocess.run(
-        ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
-        check=True,
-        capture_output=True,
-        env={**os.environ, "GIT_AUTHOR_DATE": SECOND, "GIT_COMMITTER_DATE": SECOND},
-    )
+DATES = {"GIT_AUTHOR_DATE": SECOND, "GIT_COMMITTER_DATE": SECOND}
+"""All commits have the same second, as on a fast machine; what is shown must not depend on it."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +43,7 @@ def repository(tmp_path_factory):
     ):
         translate.write_text(text)
         git(folder, "add", "-A")
-        git(folder, "commit", "-q", "--allow-empty", "-m", "next")
+        git(folder, "commit", "-q", "--allow-empty", "-m", "next", **DATES)
     return folder
 
 

@@ -20,7 +20,9 @@ from ci.isa.compiled import CompileError, Wanted
 from ci.isa.series import commits_of, record_range
 from ci.records.store import load
 from tests.ci.isa.documents import document, entry
+from tests.kit import commit as commit_of
 from tests.kit import commits_of_one_second, git
+from tests.kit import repository as repository_of
 
 COMMIT = Commit("0123456789abcdef0123456789abcdef01234567", 1_790_000_000_000, "subject")
 DOCUMENT = document(
@@ -89,18 +91,10 @@ ASKED = series.asked_of(Wanted(), "3.8.0")
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     """Commits: start (no kernels), first (a kernel), notes (nothing of it), second (another kernel)."""
-    folder = tmp_path_factory.mktemp("repository")
-    git(folder, "init", "-q", "-b", "main")
-    (folder / "kernels").mkdir()
-    for name, message in (
-        ("README.md", "start"),
-        ("kernels/one.py", "first"),
-        ("NOTES.md", "notes"),
-        ("kernels/two.py", "second"),
-    ):
-        (folder / name).write_text(message)
-        git(folder, "add", "-A")
-        git(folder, "commit", "-q", "-m", message)
+    folder = repository_of(tmp_path_factory.mktemp("repository") / "clone", **{"README.md": "start"})
+    git(folder, "commit", "-q", "--amend", "-m", "start")
+    for name, message in (("kernels/one.py", "first"), ("NOTES.md", "notes"), ("kernels/two.py", "second")):
+        commit_of(folder, message, **{name: message})
     return Repository(folder)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from importlib import metadata
 from pathlib import Path
 
@@ -13,21 +12,14 @@ from ci.harness import MeasurePlan
 from ci.judging import reach
 from ci.judging.types import Judgement, Verdict, to_json
 from tests.benchmarks.test_reach import SOURCES, made
-from tests.kit import repository
+from tests.kit import commit, git, repository
 
 FOUND = Reach(("all_gather", "softmax"), {"gemm": ("kernels/gemm/launch.py",)})
 
 
-def committed(folder: Path) -> str:
-    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "x", "--allow-empty"]):
-        subprocess.run([*git, *command], check=True)
-    return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-
-
 def test_commits_are_read_from_git_as_from_their_folders(tmp_path: Path) -> None:
     made(tmp_path, {})
-    base = committed(tmp_path)
+    base = git(repository(tmp_path), "rev-parse", "HEAD")
     [before] = reach.trees_of(tmp_path, [base])
     assert before.layout == made(tmp_path, {}).layout
     assert before.files == {path: made(tmp_path, {}).digest(path) for path in made(tmp_path, {}).files}
@@ -36,7 +28,7 @@ def test_commits_are_read_from_git_as_from_their_folders(tmp_path: Path) -> None
         "kernels/gemm/data.bin": "\x00",
     }
     made(tmp_path, changed)
-    head = committed(tmp_path)
+    head = commit(tmp_path)
     assert reach.of_commits(tmp_path, base, head).differing == {"gemm": tuple(sorted(changed))}
     assert set(reach.of_commits(tmp_path, base, base).same) == {"gemm", "gather", "reduce"}
 
@@ -46,7 +38,7 @@ def test_packages_are_those_that_the_commit_lists_in_either_file(tmp_path: Path,
     (tmp_path / name).write_text(
         'kernels = ["perf"]' if name == "ridgeline.toml" else '[tool.ridgeline]\nkernels = ["perf"]'
     )
-    assert reach.trees_of(tmp_path, [committed(tmp_path)])[0].layout.packages == ("perf",)
+    assert reach.trees_of(repository(tmp_path), ["HEAD"])[0].layout.packages == ("perf",)
 
 
 @pytest.mark.parametrize(

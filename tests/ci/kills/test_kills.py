@@ -61,10 +61,14 @@ def below(process: int) -> list[int]:
 
 def start(scene: scenes.Scene, folder: Path) -> subprocess.Popen[bytes]:
     env = {**os.environ, "PYTHONPATH": str(scenes.ROOT), "RIDGELINE_LOCKS": str(folder.parent / "locks")}
-    with (folder.parent / "said").open("wb") as said:
+    with (folder.parent / "said").open("wb") as out:
         return subprocess.Popen(
-            scenes.command(scene), cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            scenes.command(scene), cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out
         )
+
+
+def said(folder: Path) -> str:
+    return (folder / "said").read_text(errors="replace")[-1500:]
 
 
 def outcome(scene: scenes.Scene, folder: Path, others: set[int]) -> object:
@@ -95,7 +99,6 @@ def test_a_killed_command_leaves_nothing_torn_or_running_and_goes_on(
         until(lambda: not {*below(os.getpid())} - others, "the end of what it started", every_s=0.01)
         assert scenes.unsound(folder, template) == []
         if victim == process.pid:
-            assert outcome(scene, folder, others) == wanted
+            assert outcome(scene, folder, others) == wanted, said(tmp_path)
         else:
-            said = (tmp_path / "said").read_text(errors="replace")
-            assert (code in DOCUMENTED, "this is a defect" in said) == (True, False), said[-1500:]
+            assert (code in DOCUMENTED, "this is a defect" in said(tmp_path)) == (True, False), said(tmp_path)

@@ -20,7 +20,7 @@ def sides(tmp_path: Path) -> Sides:
     """A committed base, and a head with uncommitted changes: edits, a new file, a file that is gone."""
     folder = toy.repository(tmp_path / "repository")
     (folder / "toys" / "doze" / "gone.py").write_text("X = 1\n")
-    toy.committed(folder, "base")
+    commit(folder, "base")
     clone = Repository(folder)
     base = clone.checkout("HEAD", "base")
     toy.changed(folder, toy.COPY)

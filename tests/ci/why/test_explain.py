@@ -29,7 +29,7 @@ from ci.why import suspects
 from ci.why.explain import MOST_GROUPS, explain, not_examined, slower
 from tests.ci import made_trials as made
 from tests.ci.why import toy
-from tests.kit import ROOT, git
+from tests.kit import ROOT, commit, git
 
 
 def case(name: str, ratio: float = 1.05, low: float = 1.04) -> CaseVerdict:
@@ -156,7 +156,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_a_knob_is_named_and_the_idle_one_beside_it_is_not(folder: Path) -> None:
     toy.changed(folder, toy.KNOB)
-    toy.committed(folder, "more ticks")
+    commit(folder, "more ticks")
     code, said = ab(folder, "--record")
     assert (code, said["verdict"]) == (1, "SLOWER")
     (why,) = said["explanations"]
@@ -175,7 +175,7 @@ def test_a_knob_is_named_and_the_idle_one_beside_it_is_not(folder: Path) -> None
 @pytest.mark.slow
 def test_the_file_with_the_copy_and_its_two_parts_are_named(folder: Path) -> None:
     toy.changed(folder, toy.COPY)
-    toy.committed(folder, "a copy")
+    commit(folder, "a copy")
     code, said = ab(folder)
     assert (code, said["verdict"]) == (1, "SLOWER")
     (why,) = said["explanations"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.kit import git
+from tests import kit
+from tests.ci.isa.documents import change
 
 FILES = {
     "pyproject.toml": '[tool.ridgeline]\nkernels = ["toys"]\n',
@@ -97,25 +98,10 @@ COPY = {
 
 def repository(folder: Path) -> Path:
     """The first commit, on branch main."""
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    committed(folder, "first")
-    return folder
+    return kit.repository(folder, **FILES)
 
 
 def changed(folder: Path, edits: dict[str, list[tuple[str, str]]]) -> None:
     """Edit files; every edit must apply."""
     for name, pairs in edits.items():
-        text = (folder / name).read_text()
-        for old, new in pairs:
-            assert old in text, f"{name} has no {old!r}"
-            text = text.replace(old, new)
-        (folder / name).write_text(text)
-
-
-def committed(folder: Path, message: str) -> None:
-    """Commit everything."""
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", message)
+        change(folder / name, *pairs)
