@@ -28,10 +28,10 @@ def exp2(x: Any) -> Any:
     """2 to the power of x."""
     x = np.clip(x, -1100.0, 1100.0)
     whole = np.rint(x)
-    power = np.nan_to_num(whole).astype(np.int64)
+    power = np.where(whole == whole, whole, 0.0).astype(np.int32)
     value = _sum(_EXP, (x - whole) * math.log(2))
     for part in (power >> 1, power - (power >> 1)):
-        value = value * ((part + 1023) << 52).view(np.float64)
+        value = value * ((part + 1023).astype(np.int64) << 52).view(np.float64)
     return value
 
 

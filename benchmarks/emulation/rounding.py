@@ -38,7 +38,7 @@ def fused(a: Any, b: Any, c: Any) -> Any:
 def _exponent(value: Any) -> Any:
     """The field of the exponent."""
     layout = np.finfo(value.dtype)
-    bits = value.view(f"u{value.itemsize}").astype(np.int64)
+    bits = value.view(f"i{value.itemsize}").astype(np.int64 if value.itemsize == 8 else np.int32)
     return bits >> layout.nmant & (1 << layout.nexp) - 1
 
 
@@ -46,20 +46,22 @@ def division_scale(given: Any, denominator: Any, numerator: Any) -> tuple[Any, A
     """V_DIV_SCALE: the operand, scaled so that the steps stay normal, and which lanes FMAS scales back."""
     dtype = given.dtype
     places, far, tiny = (64, 96, 23) if dtype == np.float32 else (128, 768, 53)
-    least, wide = np.finfo(dtype).tiny, np.finfo(np.float64).tiny
-    up, down = (np.ldexp(given.astype(np.float64), power).astype(dtype) for power in (places, -places))
-    ratio = np.abs((numerator.astype(np.float64) / denominator.astype(np.float64)).astype(dtype))
-    reciprocal = np.abs(1 / denominator.astype(np.float64))
-    small, inverse = (ratio < least) & (ratio > 0), (reciprocal < wide) & (reciprocal > 0)
+    least = np.finfo(dtype).tiny
+    up, down = (given * dtype.type(2.0**power) for power in (places, -places))
+    ratio = np.abs(numerator / denominator)
+    small = (ratio < least) & (ratio > 0)
     denominator_up = np.where(given == denominator, up, given)
-    numerator_up = np.where(given == numerator, up, given)
+    inverse: list[Any] = []
+    if dtype == np.float64:  # of no fp32 is 1 / x too small for fp64
+        reciprocal = np.abs(1 / denominator)
+        tested = (reciprocal < least) & (reciprocal > 0)
+        inverse = [(tested & small, denominator_up, True), (tested, down, False)]
     tests, scaled, flags = zip(
         ((numerator == 0) | (denominator == 0), dtype.type(np.nan), False),
         (_exponent(numerator) - _exponent(denominator) >= far, denominator_up, True),
         (np.abs(denominator) < least, up, False),
-        (inverse & small, denominator_up, True),
-        (inverse, down, False),
-        (small, numerator_up, True),
+        *inverse,
+        (small, np.where(given == numerator, up, given), True),
         (_exponent(numerator) <= tiny, up, False),
         strict=True,
     )
