@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import os
 import sys
-import time
 import types
-from typing import Any
 
 import pytest
 import torch
@@ -77,57 +74,6 @@ def calls_for_real(rank, world, directory):
 @pytest.mark.nightly
 def test_cpu_backends_with_real_ranks(tmp_path):
     run_ranks(MODULE, "calls_for_real", 2, tmp_path)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("world", [2, 4])
-def test_pushing_in_chunks_with_real_ranks(world, tmp_path):
-    run_ranks(MODULE, "chunks_in_a_row", world, tmp_path, TRITON_INTERPRET="1")
-
-
-def chunks_in_a_row(rank: int, world: int, directory: str) -> None:
-    """two_shot_push with real ranks: new data at every call, calls in a row, no barrier but those of the kernel.
-
-    As many chunks ahead as there are or more, and fewer; programs with more chunks than others, and with none; epochs
-    that wrap around.  Each rank dawdles before another call, and all give the same bits.
-    """
-    for kb, programs, ahead, epoch in (
-        (8.125, 3, 1, 0),
-        (8.125, 2, 3, 0),
-        (8.125, 1, 0, 0),
-        (1, 5, 2, 0),
-        (8.125, 3, 2, 2**31 - 7),
-    ):
-        meeting = f"{directory}/{kb}-{programs}-{ahead}-{epoch}"
-        os.makedirs(meeting, exist_ok=True)
-        with create(rank, world, "cpu", 1 << 17, meeting) as heap:
-            kernel = operator("all_reduce")
-            case = Case("t", world=world, dtype="fp32", KB=kb).at(Place(rank=rank, world=world, heap=heap))
-            inputs = kernel.function("inputs")(case, 0)
-            heap.signals = _signals_from(heap, epoch)
-            call = kernel.backends["triton"].build(
-                case, inputs, algorithm="two_shot_push", programs=programs, ahead=ahead, num_warps=1, unroll=1
-            )
-            for turn in range(5):
-                fresh = kernel.function("inputs")(case, turn)
-                inputs["x"].copy_(fresh["x"])
-                expected = kernel.function("reference")(case, fresh)
-                time.sleep(0.02 * (turn % world == rank))
-                out = call()
-                assert torch.equal(out, expected), (kb, programs, ahead, epoch, turn, rank)
-                poison(out)
-
-
-def _signals_from(heap: Any, epoch: int) -> Any:
-    """heap.signals, but as if the collectives had been at work for long."""
-    zeroed = heap.signals
-
-    def started(*shape: int) -> torch.Tensor:
-        flags = zeroed(*shape).fill_(epoch)
-        heap.barrier()
-        return flags
-
-    return started
 
 
 # ---- Gluon -----------------------------------------------------------------------------------------------------------

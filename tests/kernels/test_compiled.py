@@ -2,86 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from triton.experimental.gluon._runtime import GluonASTSource, GluonJITFunction
 
-from kernels.hardware import lds_limit
+from benchmarks.isa.compile import Cache, Compiler, specialise
+from benchmarks.isa.metrics import finish, will_not_load
 from kernels.registry import discover
 from kernels.spec import Case, Compilation
 from tests.kernels.ranks import run_alone
 from tests.kit import mostly_nightly
 
-_SHORT = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
-TARGETS = {
-    "gfx942": GPUTarget("hip", "gfx942", 64),
-    "gfx950": GPUTarget("hip", "gfx950", 64),
-    "sm_90": GPUTarget("cuda", 90, 32),
-}
+@functools.cache
+def compiler(arch: str) -> Compiler:
+    return Compiler(arch, Cache(Path(tempfile.gettempdir())))
 
 
-def compiled(job: Compilation, arch: str) -> Any:
-    """Compile as a launch would, Triton or Gluon: pointers and sizes that are multiples of 16 are known to be."""
-    names, signature, hints = job.function.arg_names, {}, {}
-    for index, name in enumerate(names):
-        value = job.arguments.get(name)
-        kind = "constexpr" if name in job.constants else _kind(value)
-        signature[name] = kind
-        if kind.startswith("*") or (kind == "i32" and value is not None and value % 16 == 0):
-            hints[index,] = [["tt.divisibility", 16]]
-    constants = {(names.index(name),): value for name, value in job.constants.items()}
-    kind = GluonASTSource if isinstance(job.function, GluonJITFunction) else ASTSource
-    source = kind(job.function, signature, constexprs=constants, attrs=hints)
-    return triton.compile(source, target=TARGETS[arch], options=dict(job.options))
+def compiled(job: Compilation, arch: str) -> tuple[Any, dict[str, Any]]:
+    """A job as a launch would compile it, and its metrics."""
+    binary = compiler(arch)._compiled(specialise(job))
+    return binary, finish(compiler(arch)._read(binary)[0]["metrics"], arch)
 
 
-def _kind(value: Any) -> str:
-    """Triton's name of an argument's type."""
-    if hasattr(value, "block_shape"):  # a descriptor; Gluon's has a layout
-        layout = f",{value.layout!r}" if hasattr(value, "layout") else ""
-        return f"tensordesc<{_SHORT[value.base.dtype]}{value.block_shape}{layout}>"
-    return value[0] if isinstance(value, tuple) else "i32"
-
-
-def spilled(binary: Any, arch: str) -> int:
-    """Vector and scalar registers spilled (AMD), bytes of stack per thread (NVIDIA)."""
-    if arch.startswith("gfx"):
-        return sum(int(count) for count in re.findall(r"\.[sv]gpr_spill_count: *(\d+)", binary.asm["amdgcn"]))
-    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(binary.asm["cubin"])
-        file.flush()
-        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-    return int(re.findall(r"STACK:(\d+)", said)[0])
-
-
-def stored_widths(binary: Any, arch: str) -> list[int]:
-    """Bytes a lane of every store to global memory; 0 for what is narrower than 4."""
-    if arch.startswith("gfx"):
-        words = re.findall(r"\b(?:global|flat|buffer)_store_(\w+)", binary.asm["amdgcn"])
-        return [{"dwordx4": 16, "dwordx2": 8, "dword": 4}.get(word, 0) for word in words]
-    words = re.findall(r"\bst\.global(?:\.\w+)*?\.((?:v\d\.)?b\d+)", binary.asm["ptx"])
-    return [{"v4.b32": 16, "v2.b32": 8, "b32": 4}.get(word, 0) for word in words]
-
-
-def fitting(job: Compilation, arch: str, where: object) -> Any:
-    """The compiled job.  It does not spill, and asks for no more LDS than a workgroup can have."""
-    binary = compiled(job, arch)
-    assert binary.metadata.shared <= lds_limit(arch), (where, binary.metadata.shared)
-    assert spilled(binary, arch) == 0, (where, spilled(binary, arch))
-    return binary
+def fitting(job: Compilation, arch: str, where: object) -> tuple[Any, dict[str, Any]]:
+    """The same of one that can be loaded and does not spill."""
+    binary, metrics = compiled(job, arch)
+    assert will_not_load(metrics, arch) is None, where
+    assert not any(metrics.get(name) for name in ("vgpr_spills", "sgpr_spills", "scratch_bytes")), (where, metrics)
+    return binary, metrics
 
 
 def drained(binary: Any, where: object) -> None:
@@ -145,11 +100,11 @@ def defaults_fit(arch: str) -> None:
     """Every default fits, chooses no pointer from two, and stores what it sends wide and before it says so."""
     count = 0
     for name, job in itertools.chain(jobs(arch), pushes(arch)):
-        binary = fitting(job, arch, name)
+        binary, metrics = fitting(job, arch, name)
         lines = binary.asm.get("ttir", "").splitlines()  # Triton 3.6 cannot compile such a choice for AMD
         assert not any("arith.select" in line and "!tt.ptr" in line for line in lines), name
         if not name.startswith("gemm/"):
-            _wide(name, job, stored_widths(binary, arch), arch)
+            _wide(name, job, metrics["store_widths"], arch)
         signals = not name.startswith("gemm/") or (job.constants.get("SPLIT_K", 2) > 1 and job.label != "vector")
         if arch.startswith("gfx") and signals:
             drained(binary, name)
@@ -159,18 +114,18 @@ def defaults_fit(arch: str) -> None:
     assert count >= 30, count
 
 
-def _wide(name: str, job: Compilation, found: list[int], arch: str) -> None:
+def _wide(name: str, job: Compilation, widths: dict[str, int], arch: str) -> None:
     """16 bytes a lane.  Scalars are 4 bytes wide: the counter of calls and, not in all_gather, that of slices.
 
     AMD's matrix units leave 4 neighbouring elements in a lane, so the own copy of a tile may go out 8 bytes at a time.
     """
     tile = arch.startswith("gfx") and name.startswith("gemm_all_scatter/") and "/bulk/" not in name
-    assert 16 in found or tile, (name, found)
-    assert set(found) <= {16, 4, *([8] if tile else [])}, (name, found)
+    assert "16" in widths or tile, (name, widths)
+    assert widths.keys() <= {"16", "4", *(["8"] if tile else [])}, (name, widths)
     if name.startswith("all_gather/"):
-        assert found.count(16) >= job.constants.get("FANOUT", 1), (name, found)
-        assert found.count(4) == 1, (name, found)
-    assert found.count(4) <= 2, (name, found)
+        assert widths["16"] >= job.constants.get("FANOUT", 1), (name, widths)
+        assert widths["4"] == 1, (name, widths)
+    assert widths.get("4", 0) <= 2, (name, widths)
 
 
 def _chunks_are_released_and_acquired(name: str, binary: Any) -> None:
@@ -199,14 +154,14 @@ def hint_is_what_makes_stores_wide(arch: str) -> None:
 
     case = gemm_all_scatter.case("n4608_k36864_m8192_fp16_w4")
     knobs = {**gemm_all_scatter.backends["triton"].build.__kwdefaults__, **config.config(case, arch), "hint": False}
-    assert 0 in stored_widths(compiled(device.compilation(case, arch, knobs), arch), arch)
+    assert "2" in compiled(device.compilation(case, arch, knobs), arch)[1]["store_widths"]
 
 
 def uses_the_copy_engine_and_wgmma() -> None:
     """Hopper: large shapes run on wgmma, fed by TMA."""
     kernel = operator("gemm")
     (job,) = kernel.compilations["triton"](kernel.case("n4096_k4096_m1024_fp16"), "sm_90")
-    ptx = compiled(job, "sm_90").asm["ptx"]
+    ptx = compiled(job, "sm_90")[0].asm["ptx"]
     assert "wgmma.mma_async.sync.aligned.m64n256k16" in ptx
     assert "cp.async.bulk.tensor" in ptx
 
@@ -218,7 +173,7 @@ def copies_are_waited_for() -> None:
     knobs = {**gemm_all_scatter.backends["triton"].build.__kwdefaults__, "scatter": "tma", "tma": True}
     for name in ("n8192_k28672_m1024_bf16_w2", "n4608_k36864_m8192_fp16_w8"):
         case = gemm_all_scatter.case(name)
-        ptx = re.sub(r"\n\s*\.loc[^\n]*", "", compiled(device.compilation(case, "sm_90", knobs), "sm_90").asm["ptx"])
+        ptx = re.sub(r"\n\s*\.loc[^\n]*", "", compiled(device.compilation(case, "sm_90", knobs), "sm_90")[0].asm["ptx"])
         assert len(re.findall(r"cp\.async\.bulk\.tensor\.2d\.global\.shared", ptx)) % case.world == 0
         order = r"cp\.async\.bulk\.wait_group 0;\s+fence\.proxy\.async;[\s\S]*bar\.sync[\s\S]*release\.exch"
         assert re.search(order, ptx), name
