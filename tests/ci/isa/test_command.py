@@ -32,7 +32,7 @@ def repository(tmp_path_factory):
     (folder / "samples").mkdir()
     (folder / ".gitignore").write_text("__pycache__/\n.ridgeline/\n/results/\n")
     shutil.copy(SAMPLES / "pyproject.toml", folder)
-    for name in ("__init__.py", "_declare.py", "translate.py", "all_gather.py"):
+    for name in ("__init__.py", "all_gather.py"):
         shutil.copy(SAMPLES / "samples" / name, folder / "samples" / name)
     git(folder, "init", "-q", "-b", "main")
     translate = folder / "samples" / "translate.py"

@@ -4,8 +4,7 @@ import triton
 import triton.language as tl
 
 from kernels.spec import Case
-from samples._declare import compiled, sample
-from samples.translate import translate
+from samples import compiled, sample, translate
 
 all_gather = sample(
     "sample_all_gather",

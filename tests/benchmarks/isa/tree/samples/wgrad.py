@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from kernels.spec import Case
-from samples._declare import compiled, sample
+from samples import compiled, sample
 
 wgrad = sample("sample_wgrad", Case("g4", tier="pr", dtype="bf16", G=4, T=8192, K=2048, N=1792))
 
