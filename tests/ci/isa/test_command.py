@@ -35,7 +35,7 @@ def repository(tmp_path_factory):
     for name in ("__init__.py", "all_gather.py"):
         shutil.copy(SAMPLES / "samples" / name, folder / "samples" / name)
     git(folder, "init", "-q", "-b", "main")
-    translate = folder / "samples" / "translate.py"
+    translate = folder / "samples" / "__init__.py"
     for text in (
         translate.read_text(),
         "# moved down\n" + translate.read_text(),
