@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.adopted.ranks import joint_starts
-from benchmarks.adopted.sides import ScriptCase, ScriptPools, ScriptSide
+from benchmarks.adopted.sides import ScriptCase, ScriptPools, ScriptSide, joint_starts
 from benchmarks.adopted.survey import (
     NO_MEMORY,
     CannotRun,

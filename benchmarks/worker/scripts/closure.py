@@ -24,7 +24,7 @@ from ...shapes import JsonObject
 from .. import clocks
 from ..arms import harness_numerics
 from . import executed
-from .bits import digest
+from .executed import digest
 from .interception import Call, TimerCall
 from .ranks import Ranks
 

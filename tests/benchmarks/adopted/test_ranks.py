@@ -11,13 +11,11 @@ import pytest
 
 from benchmarks import lifetime
 from benchmarks.adopted import session
-from benchmarks.adopted.ranks import disagreement, joint_end, joint_facts, joint_starts
 from benchmarks.adopted.session import ScriptSession
-from benchmarks.adopted.sides import ScriptSide
+from benchmarks.adopted.sides import ScriptSide, disagreement, joint_end, joint_facts, joint_starts
 from benchmarks.adopted.survey import sets_variables
 from benchmarks.coordinator.ranks import below
-from benchmarks.worker.scripts.exchange import Exchange, SharedManager
-from benchmarks.worker.scripts.ranks import Ranks, SeveralProcesses
+from benchmarks.worker.scripts.ranks import Exchange, Ranks, SeveralProcesses, SharedManager
 from tests.benchmarks.adopted.conftest import Adopt
 from tests.kit import mostly_nightly
 

@@ -13,7 +13,7 @@ import torch
 from triton import testing
 
 from benchmarks.worker import clocks
-from benchmarks.worker.scripts import bits, closure
+from benchmarks.worker.scripts import closure, executed
 from benchmarks.worker.scripts.closure import ClosureBench, agree
 from benchmarks.worker.scripts.interception import LONGEST, ClosureNames, TimedName, TimerCall, printed
 from benchmarks.worker.scripts.ranks import Ranks
@@ -42,8 +42,8 @@ def test_tensors_are_found_in_cells_partials_methods_containers_modules_and_glob
 def test_a_digest_sees_values_types_shapes_and_swaps() -> None:
     one = torch.arange(100, dtype=torch.float32)
     others = [one.clone(), one.flip(0), one.double(), one.view(10, 10), one + 1e-6]
-    assert bits.digest(one) == bits.digest(others[0])
-    assert len({bits.digest(one), *map(bits.digest, others[1:])}) == 5
+    assert executed.digest(one) == executed.digest(others[0])
+    assert len({executed.digest(one), *map(executed.digest, others[1:])}) == 5
 
 
 def test_a_closure_that_changes_its_input_starts_each_call_anew() -> None:
@@ -165,14 +165,14 @@ def test_a_digest_that_finds_no_memory_says_so(monkeypatch: pytest.MonkeyPatch) 
     def no_memory(*_: Any) -> Any:
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(bits, "LARGE", 0)
-    monkeypatch.setattr(bits, "_sums", no_memory)
+    monkeypatch.setattr(executed, "LARGE", 0)
+    monkeypatch.setattr(executed, "_sums", no_memory)
     with pytest.raises(torch.cuda.OutOfMemoryError):
-        bits.digest(torch.ones(100))
+        executed.digest(torch.ones(100))
 
 
 def test_a_large_tensor_in_host_memory_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bits, "LARGE", 64)
+    monkeypatch.setattr(executed, "LARGE", 64)
 
     def short(data: object, **_: Any) -> Any:
         assert isinstance(data, bytes)  # sums, and not the memory of a tensor
@@ -184,8 +184,8 @@ def test_a_large_tensor_in_host_memory_is_summed(monkeypatch: pytest.MonkeyPatch
     swapped[[3, 7000]] = whole[[7000, 3]]
     other[19_000] += 1
     last[-1] += 1
-    assert bits.digest(whole) == bits.digest(torch.cat([whole[:1], whole])[1:])
-    assert len({*map(bits.digest, (whole, swapped, other, last, whole.view(torch.float16)))}) == 5
+    assert executed.digest(whole) == executed.digest(torch.cat([whole[:1], whole])[1:])
+    assert len({*map(executed.digest, (whole, swapped, other, last, whole.view(torch.float16)))}) == 5
 
 
 def test_after_timing_a_closure_must_give_what_it_gave() -> None:
