@@ -9,9 +9,9 @@ import ast
 import dataclasses
 import functools
 import hashlib
-import itertools
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -246,10 +246,8 @@ def differing(base: SeenClosure, head: SeenClosure) -> str:
     if unseen := next((one.unseen for one in sides.values() if one.unseen or not one.ran), None):
         return f"{unseen or 'something'} runs, whose code cannot be seen"
     names = [name for name in {**base.ran, **head.ran} if base.ran.get(name) != head.ran.get(name)]
-    only = {name: "head" if name in head.ran else "base" for name in names if (name in base.ran) != (name in head.ran)}
-    told = [f"{name} ({only[name]} alone)" if name in only else name for name in names]
-    more = f" and {len(told) - MOST_DIFFERING} more" if len(told) > MOST_DIFFERING else ""
-    return f"{', '.join(told[:MOST_DIFFERING])}{more} not the same" if told else ""
+    more = f" and {len(names) - MOST_DIFFERING} more" if len(names) > MOST_DIFFERING else ""
+    return f"{', '.join(names[:MOST_DIFFERING])}{more} not the same" if names else ""
 
 
 def kept(path: Path, asked: str) -> Survey | None:
@@ -491,38 +489,22 @@ def _said(end: ScriptEnd) -> str:
 SOURCES = ("src", "python", "lib")
 """Folders of a checkout, beside its top, in which a repository keeps the packages that its scripts import."""
 
-SETTING = ("update", "setdefault", "pop", "putenv", "unsetenv")
-"""Calls by which a script sets variables of the environment."""
-
 READ_LATE = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 """Variables that torch reads when a process group is made, and not when it is imported."""
 
+IMPORTS_TORCH = re.compile(r"^(?:import|from) +(?:torch|triton)\b", re.MULTILINE)
 
-def sets_variables(tree: ast.Module) -> bool:
+SETS = re.compile(
+    r"environ\[([^\]]*)\] *=(?!=)|\bdel .*environ\[()|environ\.(?:update|setdefault|pop)\(([^,)]*)"
+    r"|\b(?:un)?(?:put|set)env\(()"
+)
+"""What sets a variable of the environment; a group is its name, where that is a text."""
+
+
+def sets_variables(text: str) -> bool:
     """Whether a script sets a variable before it imports torch, which may read it then, as may a library below it."""
-    before = itertools.takewhile(lambda one: not _imports_torch(one), tree.body)
-    for node in (node for one in before for node in ast.walk(one)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SETTING:
-            called, name = ast.unparse(node.func), node.args[:1]
-            if ("environ" in called or "env" in node.func.attr) and not (name and _read_late(name[0])):
-                return True
-        written = isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load)
-        if written and ast.unparse(node.value).endswith("environ") and not _read_late(node.slice):  # type: ignore[attr-defined]
-            return True
-    return False
-
-
-def _imports_torch(statement: ast.stmt) -> bool:
-    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-        return False
-    nodes = list(ast.walk(statement))
-    names = [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
-    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    return any(name.partition(".")[0] in ("torch", "triton") for name in names)
-
-
-def _read_late(name: ast.expr) -> bool:
-    return isinstance(name, ast.Constant) and name.value in READ_LATE
+    before = IMPORTS_TORCH.split(text, 1)[0]
+    return any("".join(filter(None, one.groups())).strip("\"' ") not in READ_LATE for one in SETS.finditer(before))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -569,10 +551,7 @@ class ScriptRun:
     @property
     def needs_fresh_python(self) -> bool:
         """Whether what it sets must be set before torch is imported."""
-        try:
-            return sets_variables(ast.parse(self.text))
-        except (SyntaxError, ValueError):
-            return False
+        return sets_variables(self.text)
 
     def asked(self, checkouts: Sequence[Checkout]) -> str:
         """Digest of what a survey depends on; a checkout with changes of its own is never the same again."""

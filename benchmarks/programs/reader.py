@@ -102,8 +102,8 @@ class Reader:
     says it.  series: several numbers of a row.  wide: every other column is a series, in the unit that its name has.
     leave_out: rows that are no measurement.  spare: rows that count only where their case has no other.
     ranks: fields to be multiplied; of a list it counts how many different entries it has.
-    died: patterns that mark a run that broke off.  known: further columns, which need no remark.  baselines: backends
-    that the others are held against, as those of a library.
+    died: patterns that mark a run that broke off.  baselines: backends that the others are held against, as those of a
+    library.
     """
 
     name: str
@@ -129,7 +129,6 @@ class Reader:
     spare: Mark | None = None
     ranks: Texts = ()
     died: Texts = ()
-    known: Texts = ()
     baselines: Texts = ()
 
     @property
@@ -271,7 +270,6 @@ def read(text: str, reader: Reader, unit: str = "") -> Reading:
     if not rows and not died:
         raise ReaderError(f"no row that {reader.name} writes is in it{output.hint()}")
     said = list(dict.fromkeys(output.said))
-    said += [f"columns that {reader.name} does not read: {', '.join(output.unread)}"] if output.unread else []
     said += [f"the run broke off {died}"] if died else []
     return Reading(tuple(_merged(rows)), tuple(said), died)
 
@@ -306,7 +304,6 @@ class _Output:
         self.reader, self.unit = reader, unit
         self.said: list[str] = []
         self.endings: list[tuple[str, str]] = []
-        self.unread: dict[str, None] = {}
         self._last = ""
 
     def hint(self) -> str:
@@ -368,7 +365,6 @@ class _Output:
                     continue
             elif self._is_heading(line, columns):
                 heading, columns = line.replace("#", " ", 1), _numbered(self._cells(line.lstrip("# ")))
-                self._unknown(columns)
                 continue
             elif columns and (fields := self._cells_by_column(line, heading, columns)):
                 yield {**facts, **fields}
@@ -407,13 +403,6 @@ class _Output:
             name = columns[min(range(len(ends)), key=lambda at: abs(ends[at] - found.end()))]
             fields[name] = f"{fields[name]} {found[0]}" if name in fields else found[0]
         return fields
-
-    def _unknown(self, columns: Sequence[str]) -> None:
-        """Remember which columns nobody reads."""
-        if self.reader.wide:
-            return
-        used = {*self.reader.known, *self.reader.case, *self.reader.ranks, *_fields_of(self.reader)}
-        self.unread |= {name: None for name in columns if name not in used and name.split("#")[0] not in used}
 
     def _heard(self, line: str, facts: Fields) -> Fields:
         """What a line that is no row says: further facts, or that the run ended."""
@@ -498,7 +487,7 @@ class _Output:
         """Every column that is not part of the case, as a series: "triton (GB/s)" is the backend triton in GB/s."""
         case = self.reader.case or tuple(fields)[:1]
         for name in fields:
-            if name and name not in case and name not in self.reader.known:
+            if name and name not in case:
                 unit = next(reversed(UNIT.findall(name)), self.unit)
                 backend = re.sub(r"\s*[\[(][^\])]*[\])]\s*$", "", name) or name
                 number = Number((name,), unit)
@@ -509,24 +498,6 @@ def _number(series: Series) -> Number:
     found = series.time or series.rate
     assert found is not None  # _check_number
     return found
-
-
-def _fields_of(reader: Reader) -> Iterator[str]:
-    """Names of the fields of numbers and marks."""
-    marks = (
-        reader.wrong,
-        reader.failed,
-        reader.skipped,
-        reader.leave_out,
-        reader.spare,
-        *(one.wrong for one in reader.series),
-    )
-    for mark in filter(None, marks):
-        yield from (mark.field, mark.message)
-    for one in reader.numbers:
-        for number in filter(None, (one.time, one.rate)):
-            yield from (*number.field, number.unit_field)
-    yield reader.backend_field
 
 
 def _at(value: Any, path: str, around: Fields) -> Iterator[tuple[Any, Fields]]:

@@ -559,24 +559,15 @@ class SharedPool:
     ) -> SharedResult:
         """A call."""
         self._asked[len(self._asked)] = functools.partial(func, *args, **(kwds or {}))
-        return SharedResult(self, [len(self._asked) - 1], single=True)
+        return SharedResult(self, len(self._asked) - 1)
 
-    def starmap_async(self, func: Any, iterable: Iterable[Sequence[Any]], *_: Any, **__: Any) -> SharedResult:
-        """A call for each of several arguments."""
-        several = [self.apply_async(func, args).numbers[0] for args in iterable]
-        return SharedResult(self, several, single=False)
+    def starmap(self, func: Any, iterable: Iterable[Sequence[Any]], *_: Any, **__: Any) -> list[Any]:
+        """What calls for each of several arguments return."""
+        return [one.get() for one in [self.apply_async(func, args) for args in iterable]]
 
-    def map_async(self, func: Any, iterable: Iterable[Any], *_: Any, **__: Any) -> SharedResult:
-        """A call for each argument."""
-        return self.starmap_async(func, ((one,) for one in iterable))
-
-    def starmap(self, *args: Any, **kwargs: Any) -> Any:
-        """What these calls return."""
-        return self.starmap_async(*args, **kwargs).get()
-
-    def map(self, *args: Any, **kwargs: Any) -> Any:
-        """What these calls return."""
-        return self.map_async(*args, **kwargs).get()
+    def map(self, func: Any, iterable: Iterable[Any], *_: Any, **__: Any) -> list[Any]:
+        """What a call for each argument returns."""
+        return self.starmap(func, ((one,) for one in iterable))
 
     def join(self) -> None:
         """Make the calls that were not made yet."""
@@ -598,15 +589,14 @@ class SharedPool:
 
 
 class SharedResult:
-    """Of calls by their numbers."""
+    """Of a call by its number."""
 
-    def __init__(self, pool: SharedPool, numbers: list[int], single: bool) -> None:
-        self._pool, self.numbers, self._single = pool, numbers, single
+    def __init__(self, pool: SharedPool, number: int) -> None:
+        self._pool, self._number = pool, number
 
     def get(self, *_: Any, **__: Any) -> Any:
-        """What they return, once all are made."""
+        """What it returns, once all are made."""
         self._pool.join()
-        found = [self._pool.results[number] for number in self.numbers]
-        return found[0] if self._single else found
+        return self._pool.results[self._number]
 
     wait = get

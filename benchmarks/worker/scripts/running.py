@@ -335,22 +335,18 @@ class HostEvent:
     wait = synchronize
 
 
-class HostStream:
+class HostStream(contextlib.nullcontext[None]):
     """torch.cuda.Stream, of which a CPU has none."""
 
     cuda_stream = 0
 
-    def __init__(self, *_: Any, **__: Any) -> None: ...
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
 
     def synchronize(self, *_: Any) -> None:
         """Nothing to wait for."""
 
     wait_stream = wait_event = record_event = synchronize
-
-    def __enter__(self) -> HostStream:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 class HostDevice(contextlib.nullcontext[None]):
