@@ -205,8 +205,13 @@ class CaseRun:
         """Samples of every arm that is right; of points with the same code, of the first."""
         self.say("")
         self._same = same_code(self.arms(), [self._facts[arm.key].code_hash for arm in self.arms()])
-        self._bundle()
+        beside_ranks = self.case.world > 1 and self.quiet.in_lane()
+        if not beside_ranks:
+            self._bundle()
         with self.quiet.alone():
+            if beside_ranks:
+                self._expect()
+                self._bundle()
             self._time()
         for arm in self._timed():
             self._check(arm, "check after timing")
@@ -227,6 +232,12 @@ class CaseRun:
 
     def _timed(self) -> list[PlannedArm]:
         return [arm for arm in self.arms() if arm.key not in self._same]
+
+    def _expect(self) -> None:
+        """What a call of ranks takes: beside others a device that waits for its peers gives way, for milliseconds."""
+        for arm in self._timed():
+            if again := self.step(arm, "calls with nothing beside", "call", again=AGAIN):
+                self._facts[arm.key].expected_s = max(one["again_s"] for one in again)
 
     def _bundle(self) -> None:
         """Make samples of several calls, where they have some."""

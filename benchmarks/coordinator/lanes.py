@@ -46,7 +46,7 @@ class Stopped(Exception):
 class TrialLane:
     """A trial that has begun.  needs: bytes of the device's memory.  beside: whether another one ever ran meanwhile."""
 
-    needs: float
+    needs: float = 0.0
     beside: bool = False
 
 
@@ -67,13 +67,13 @@ class Quiet:
         self._timing = self._stopped = False
 
     @contextlib.contextmanager
-    def lane(self, needs: float) -> Iterator[TrialLane]:
-        """Be a lane, once there is room; who came first goes first."""
-        mine = TrialLane(needs)
+    def lane(self, needs: Callable[[], float]) -> Iterator[TrialLane]:
+        """Be a lane, once there is room; who came first goes first.  needs: asked when it is the first."""
+        mine = TrialLane()
         with self._change:
             self._queue.append(mine)
             try:
-                self._wait(lambda: self._queue[0] is mine and self._fits(needs) and not self._wanting)
+                self._wait(lambda: self._queue[0] is mine and self._fits(mine, needs) and not self._wanting)
             finally:
                 self._queue.remove(mine)
                 self._change.notify_all()
@@ -169,8 +169,9 @@ class Quiet:
         """A request of the calling thread begins."""
         self._at_work[threading.get_ident()] = time.monotonic()
 
-    def _fits(self, needs: float) -> bool:
-        return not self._lanes or sum(lane.needs for lane in self._lanes) + needs <= self.room
+    def _fits(self, mine: TrialLane, needs: Callable[[], float]) -> bool:
+        mine.needs = needs()
+        return not self._lanes or sum(lane.needs for lane in [*self._lanes, mine]) <= self.room
 
     def _rests(self) -> None:
         self._at_work.pop(threading.get_ident(), None)
@@ -342,18 +343,24 @@ def _quota() -> float:
 
 class SideBySide:
     """The lanes of a session.  known: what hung, by kernel.  sound: whether no fault in a line can be another trial's.
-    lost: told the seconds of a line that does not count.
+    lost: told the seconds of a line that does not count.  undecided: whether a trial has yet to find out which home of
+    the symmetric heap is the faster one, which takes quiet links; all trials after it have theirs there.
 
     A line that is not sound is measured again by itself, and from then on so is its kernel: a fault of one trial
     (memory that it takes, a parent that it kills) is never told of another one.
     """
 
     def __init__(
-        self, quiet: Quiet, known: dict[str, Any], sound: Callable[[JsonObject], bool], lost: Callable[[float], None]
+        self,
+        quiet: Quiet,
+        known: dict[str, Any],
+        sound: Callable[[JsonObject], bool],
+        lost: Callable[[float], None],
+        undecided: Callable[[PlannedTrial], bool],
     ) -> None:
-        self._quiet, self._known, self._sound, self._lost = quiet, known, sound, lost
+        self._quiet, self._known, self._sound, self._lost, self._undecided = quiet, known, sound, lost, undecided
         self._by_itself: set[str] = set()
-        self._begun: frozenset[str] = frozenset()
+        self._begun: set[str] = set()
         self._choosing, self._seconds = threading.Lock(), dict[str, float]()
 
     def lines(
@@ -377,24 +384,25 @@ class SideBySide:
     def _line(self, trial: Callable[[PlannedTrial], JsonObject], left: list[PlannedTrial]) -> JsonObject:
         one = self._next(left)
         known = dict(self._known.get(one.kernel, {}))
-        with self._quiet.lane(self._needs(one)) as lane:
+        with self._quiet.lane(lambda: self._needs(one)) as lane:
+            self._begun.add(one.kernel)
             line = trial(one)
         self._seconds[one.kernel] = line["duration_s"]
         if not lane.beside or self._sound(line):
             return line
         self._by_itself.add(one.kernel)
         self._known[one.kernel] = known
-        with self._quiet.lane(BY_ITSELF):
+        with self._quiet.lane(lambda: BY_ITSELF):
             self._lost(line["ahead_s"] + line["duration_s"])
             return trial(one)
 
     def _needs(self, one: PlannedTrial) -> float:
-        """Bytes of the device; what would keep others waiting has it for itself."""
-        measured = [case for case in one.cases if not case.skip]
-        first, self._begun = one.kernel not in self._begun, self._begun | {one.kernel}
-        if one.kernel in self._by_itself or any(case.world > 1 or (first and _builds(case)) for case in measured):
+        """Bytes of each device; what would keep others waiting has it for itself."""
+        measured, first = [case for case in one.cases if not case.skip], one.kernel not in self._begun
+        if one.kernel in self._by_itself or self._undecided(one) or (first and any(map(_builds, measured))):
             return BY_ITSELF
-        return max((case.memory_bytes for case in measured), default=0)
+        heaps = max((case.heap_bytes * len({arm.role for arm in case.arms}) for case in measured), default=0)
+        return max((case.memory_bytes for case in measured), default=0) + heaps
 
 
 def _builds(case: PlannedCase) -> bool:

@@ -106,7 +106,9 @@ class Session:
         self._secrets: dict[tuple[str, str], int] = {}
         self._codes, self._directory = samples.CodesSeen(), make_directories()
         self._ledger, self._quiet = SecondsLedger(), Quiet()
-        self._side_by_side = lanes.SideBySide(self._quiet, self._known, self._sound, self._ledger.lost)
+        self._side_by_side = lanes.SideBySide(
+            self._quiet, self._known, self._sound, self._ledger.lost, self._heap_undecided
+        )
         self._ahead: ahead.CompiledAhead | None = None
 
     def __enter__(self) -> Self:
@@ -208,7 +210,7 @@ class Session:
         def trial(one: PlannedTrial) -> JsonObject:
             return self.trial(one.kernel, one.cases, one.number, progress)
 
-        self._quiet.lanes = count = min(self._lanes(), len(wanted))
+        self._quiet.lanes = count = min(self._lanes(wanted), len(wanted))
         lines = self._side_by_side.lines(trial, wanted, count) if count > 1 else map(trial, wanted)
         with contextlib.closing(lines) if count > 1 else contextlib.nullcontext():
             yield from lines
@@ -231,13 +233,20 @@ class Session:
         about = {"folder": str(self._directory / "compiled"), "renamed": dict(checkout.renamed)}
         return ahead.FillingProcess(checkout, self._directory, {**device, **about}, quiet)
 
-    def _lanes(self) -> int:
+    def _heap_undecided(self, one: PlannedTrial) -> bool:
+        """Whether a trial's ranks have to find out where the symmetric heap is best."""
+        worlds = {case.world for case in one.cases if case.world > 1 and not case.skip}
+        asked = self.machine["kind"] == "gpu" and self.protocol.heap == "auto"
+        return asked and any("home" not in self._heaps.get(world, {}) for world in worlds)
+
+    def _lanes(self, wanted: Sequence[PlannedTrial]) -> int:
         """How many trials are prepared side by side.  Bursts heat the device."""
         kind = self.machine["kind"]
         if self.protocol.sustained or not self.protocol.rounds:
             return 1
         self._quiet.room = lanes.SHARE * (self.machine["memory_bytes"] or 0)
-        return lanes.how_many(kind, fingerprint.cpu_count(), len(self.checkouts))
+        ranks = max((case.world for one in wanted for case in one.cases if not case.skip), default=1)
+        return lanes.how_many(kind, fingerprint.cpu_count(), ranks * len(self.checkouts))
 
     def _sound(self, line: Json) -> bool:
         """Whether nothing in a trial could be another one's fault: no arm failed, and nothing was left running."""

@@ -101,10 +101,10 @@ def test_who_waits_for_a_compiler_lets_others_be_timed(compilers, one_process):
     one_process.add("gemm", {"head": "kernels.gemm"}, [case("small", "head/1")])
 
     def times() -> None:
-        with quiet.lane(0), quiet.alone():
+        with quiet.lane(lambda: 0), quiet.alone():
             timed.set()
 
-    with quiet.lane(0):
+    with quiet.lane(lambda: 0):
         other = threading.Thread(target=times)
         other.start()
         threading.Timer(0.2, lambda: timed.wait(PATIENCE_S) and compilers.go.set()).start()

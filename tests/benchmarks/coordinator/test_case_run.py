@@ -60,6 +60,18 @@ def slow(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
     return late
 
 
+@toy.backend("waits_for_peers")
+def waits_for_peers(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """Slow while other processes have the device in turn."""
+    call = doubling(case, inputs)
+
+    def in_turn() -> torch.Tensor:
+        time.sleep(0 if LocalPools.quiet._timing else case_run.SAMPLE_S)
+        return call()
+
+    return in_turn
+
+
 @toy.backend("stubborn")
 def stubborn(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
     call = doubling(case, inputs)
@@ -174,9 +186,9 @@ class LocalPools(SimpleNamespace):
 def run_case(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, Any], LocalPools]]:
     monkeypatch.setattr(clocks, "capture", simulated_capture)
 
-    def run(*backends: str, copies: int = 4, calls: int = 4) -> tuple[dict[str, Any], LocalPools]:
+    def run(*backends: str, copies: int = 4, calls: int = 4, world: int = 1) -> tuple[dict[str, Any], LocalPools]:
         planned = tuple(PlannedArm("head", name) for name in backends)
-        case = PlannedCase("c", 1, planned, "graph", copies, calls)
+        case = PlannedCase("c", world, planned, "graph", copies, calls)
         setting = SimpleNamespace(gpu=True)
         workers = LocalPools(pools={}, lost={}, starts=0, setting=setting)
         run_of = CaseRun(workers, case, Protocol(rounds=5), random.Random(0), {})
@@ -202,6 +214,13 @@ def test_a_slow_call_needs_fewer_in_a_graph(run_case, monkeypatch):
     assert entry["arms"]["head/good"]["calls_per_sample"] == 12
     assert entry["arms"]["head/slow"]["status"] == "ok", "only what is in the graph is checked"
     assert len(workers.pools["head"]._service._bench.arms["slow"].outputs) == case_run.LEAST_CALLS
+
+
+def test_ranks_that_were_slow_beside_others_have_as_many_calls_in_a_graph_as_with_nothing_beside(run_case, monkeypatch):
+    monkeypatch.setattr(case_run, "SAMPLE_S", 0.02)
+    with LocalPools.quiet.lane(lambda: 0):
+        entry, _ = run_case("waits_for_peers", copies=12, calls=12, world=2)
+    assert entry["arms"]["head/waits_for_peers"].get("calls_per_sample") == 12, entry
 
 
 def test_one_arm_that_cannot_be_captured_puts_the_whole_case_on_events(run_case):

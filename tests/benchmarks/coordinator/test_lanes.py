@@ -68,7 +68,7 @@ def _future_of(frame: FrameType) -> object:
 
 
 def times(quiet: Quiet, timed: threading.Event) -> None:
-    with quiet.lane(0), quiet.alone():
+    with quiet.lane(lambda: 0), quiet.alone():
         timed.wait(PATIENCE_S)
 
 
@@ -84,7 +84,7 @@ def test_while_one_is_timed_no_other_does_anything(others):
             at_work[0] -= 1
 
     def trial() -> None:
-        with quiet.lane(0):
+        with quiet.lane(lambda: 0):
             for _ in range(20):
                 quiet.pause()
                 works()
@@ -103,7 +103,7 @@ def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others,
     quiet, request, timed, paused = Quiet(), threading.Event(), threading.Event(), []
 
     def prepares() -> None:
-        with quiet.lane(0):
+        with quiet.lane(lambda: 0):
             quiet.pause()
             paused.append("before anybody wanted to be timed")
             soon(lambda: quiet._wanting == 1)
@@ -133,10 +133,10 @@ def test_what_finds_no_room_waits_and_what_comes_later_does_not_go_first(others,
     quiet, order = Quiet(room=100), []
 
     def enters(name: str, wanted: float) -> None:
-        with quiet.lane(wanted) as lane:
+        with quiet.lane(lambda: wanted) as lane:
             order.append((name, lane.beside))
 
-    with quiet.lane(50) as first:
+    with quiet.lane(lambda: 50) as first:
         large = others.submit(enters, "large", needs)
         soon(lambda: len(quiet._queue) == 1)
         small = others.submit(enters, "small", 10)
@@ -153,14 +153,14 @@ def test_stopping_ends_every_wait_and_every_next_request(others):
     quiet = Quiet(room=100)
 
     def waits_for_room() -> None:
-        with quiet.lane(BY_ITSELF):
+        with quiet.lane(lambda: BY_ITSELF):
             pass
 
     def wants_to_be_timed() -> None:
-        with quiet.lane(0), quiet.alone():
+        with quiet.lane(lambda: 0), quiet.alone():
             pass
 
-    with quiet.lane(0):
+    with quiet.lane(lambda: 0):
         timed = others.submit(wants_to_be_timed)
         soon(lambda: quiet._wanting == 1)
         queued = others.submit(waits_for_room)
@@ -335,7 +335,7 @@ def test_what_one_raises_ends_the_others():
 
     def works() -> dict[str, Any]:
         try:
-            with quiet.lane(0):
+            with quiet.lane(lambda: 0):
                 while True:
                     quiet.pause()
                     time.sleep(0.001)
@@ -358,7 +358,7 @@ def needing(**arm: Any) -> tuple[PlannedCase, ...]:
 
 
 def test_what_would_keep_others_waiting_has_no_other_beside_it():
-    """A library that compiles itself at its first use, as long as it has not; ranks; a kernel that failed."""
+    """A library that compiles itself at its first use, as long as it has not; ranks that choose their heap's home."""
     quiet, beside = Quiet(room=100), {}
 
     def trial(one: PlannedTrial) -> dict[str, Any]:
@@ -371,15 +371,21 @@ def test_what_would_keep_others_waiting_has_no_other_beside_it():
         PlannedTrial("builds", 0, needing(first_call_s=60.0, libraries="humming 0.1")),
         PlannedTrial("builds", 1, needing(first_call_s=60.0, libraries="humming 0.1")),
         PlannedTrial("ranks", 0, (PlannedCase("w2", 2, (), "graph", memory_bytes=10),)),
+        PlannedTrial("ranks", 1, (PlannedCase("w2", 2, (), "graph", memory_bytes=10),)),
         PlannedTrial("skipped", 0, (PlannedCase("w2", 2, (), "graph", skip="one GPU", memory_bytes=10),)),
     ]
-    lanes_of = SideBySide(quiet, {}, lambda line: True, lambda seconds: None)
-    assert len(list(lanes_of.lines(trial, wanted, 1))) == 5
+
+    def undecided(one: PlannedTrial) -> bool:
+        return one.kernel == "ranks" and ("ranks", 0) not in beside and ("ranks", 1) not in beside
+
+    lanes_of = SideBySide(quiet, {}, lambda line: True, lambda seconds: None, undecided)
+    assert len(list(lanes_of.lines(trial, wanted, 1))) == 6
     assert beside == {
         ("plain", 0): 10,
         ("builds", 0): BY_ITSELF,
         ("builds", 1): 10,
         ("ranks", 0): BY_ITSELF,
+        ("ranks", 1): 10,
         ("skipped", 0): 0,
     }
 
@@ -401,7 +407,7 @@ def test_a_line_that_is_not_sound_is_measured_again_by_itself_and_its_seconds_ar
         return {"ahead_s": 1.0, "duration_s": 2.0, "kernel": one.kernel, "again": again}
 
     wanted = [PlannedTrial("bad", 0, needing()), PlannedTrial("good", 0, needing())]
-    lanes_of = SideBySide(quiet, known, lambda line: line["kernel"] != "bad", lost.append)
+    lanes_of = SideBySide(quiet, known, lambda line: line["kernel"] != "bad", lost.append, lambda one: False)
     lines = {line["kernel"]: line for line in lanes_of.lines(trial, wanted, 2)}
     assert lines["bad"]["again"]
     assert not lines["good"]["again"]
