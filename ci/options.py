@@ -249,7 +249,7 @@ CHOICE = together(
     several("--set KEY=VALUE -> knobs", "Override a backend's knob (repeatable).", Parsed("knob", _knob)),
     option(
         "--heap",
-        "Home of the symmetric heap on GPUs (default: RIDGELINE_HEAP, or auto: the faster one, by a probe).",
+        "Home of the symmetric heap on GPUs (default: RIDGELINE_HEAP, or auto: the first that works).",
         click.Choice(HEAPS),
         heading=RARE,
     ),

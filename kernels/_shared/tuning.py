@@ -1,4 +1,4 @@
-"""Knobs: the tables of tuned and of published ones, the candidates of a sweep, and all knobs of one launch.
+"""Knobs: the tables of tuned ones, the candidates of a sweep, and all knobs of one launch.
 
 tuned.toml, beside an operator's config.py, is written by `ridgeline tune`, or by hand: a table of knobs for each
 architecture and key (kernels.spec.Tuned), and in it, if it was confirmed by a measurement, a table PROVENANCE.
@@ -6,8 +6,6 @@ architecture and key (kernels.spec.Tuned), and in it, if it was confirmed by a m
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
 import functools
 import inspect
 import tomllib
@@ -31,7 +29,7 @@ ENTRY_BYTES = 2
 def read_tuned(config_file: str) -> dict[str, Any]:
     """The tables of tuned.toml beside a config.py, by arch and key; knobs by the names they have now, no provenance.
 
-    They hold what we have measured and nothing else; points of others belong into published.toml.
+    They hold what we have measured and nothing else.
     """
     return _knobs_only(tomllib.loads(Path(tuned_file(config_file)).read_text(encoding="utf-8")))
 
@@ -138,59 +136,3 @@ def with_knobs(plain: Build, build: Build) -> Build:
     """
     build.__signature__ = inspect.signature(build)  # type: ignore[attr-defined]
     return functools.update_wrapper(build, plain)
-
-
-# Knobs that others have published for kernels of their own: candidates to try first, never measurements of ours.
-#
-# They lie in published.toml beside an operator's config.py, one table per point: the architectures and range of rows
-# (M) that it was published for, where and when, and its knobs under the names of ours.
-
-
-ORIGIN = "published"
-"""What marks a point that somebody else has measured, on a kernel of theirs."""
-
-MOST_ROWS = 2**31
-"""Where a range of rows has no end: more than any case has."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Published:
-    """A published point.
-
-    arches: for which it was published.  least_m, most_m: rows of A, both included.  use: what of the operator it is
-    for, "" for all.  source: repository, path and commit.  date: of that commit.  knobs: by the names of ours.
-    """
-
-    arches: tuple[str, ...]
-    source: str
-    date: datetime.date
-    knobs: Mapping[str, Any]
-    least_m: int = 1
-    most_m: int = MOST_ROWS
-    use: str = ""
-    origin: str = ORIGIN
-
-    def fits(self, arch: str, rows: int, use: str) -> bool:
-        """Whether it was published for this architecture, so many rows and this use."""
-        return arch in self.arches and self.least_m <= rows <= self.most_m and self.use in ("", use)
-
-
-def read_published(config_file: str) -> tuple[Published, ...]:
-    """The points of published.toml beside a config.py.  ValueError for one without origin, source or date."""
-    path = Path(config_file).with_name("published.toml")
-    tables = tomllib.loads(path.read_text(encoding="utf-8")).get("points", [])
-    return tuple(_point(table, f"{path}: point {n}") for n, table in enumerate(tables, 1))
-
-
-def _point(table: Mapping[str, Any], where: str) -> Published:
-    if table.get("origin") != ORIGIN:
-        raise ValueError(f"{where}: origin is {table.get('origin')!r}; this file holds {ORIGIN!r} points only")
-    for name, kind in (("source", str), ("date", datetime.date), ("knobs", dict)):
-        if not isinstance(table.get(name), kind) or not table[name]:
-            raise ValueError(f"{where}: {name} is missing; say where and when the point was published, and its knobs")
-    return Published(**{**table, "arches": tuple(table["arches"])})
-
-
-def fitting(points: Iterable[Published], arch: str, rows: int = 1, use: str = "") -> list[dict[str, Any]]:
-    """The knobs of the points that were published for this, in the order of the file."""
-    return [dict(point.knobs) for point in points if point.fits(arch, rows, use)]

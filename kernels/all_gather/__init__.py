@@ -20,10 +20,7 @@ NVIDIA, because multicast stays off (kernels/symmetric_heap).
 **When a call is done, and when the output may be used again.**  As with NCCL and RCCL: when a call has completed on a
 rank's stream, that rank's output is complete and its shard may be overwritten; later work of the stream may read the
 output until its next call, and no other barrier is needed between calls.  So it is in captured graphs too.
-kernels/all_gather/device.py shows why.  Backend `triton_unguarded` promises less: its peers write into an output as
-soon as they start their next call, so the caller must put a barrier of all ranks (`heap.barrier()`) between using the
-output of one call and the next call of any rank.  Up to November 2026 all three were like that, in records of an older
-benchmark definition.
+kernels/all_gather/device.py shows why.
 """
 
 from __future__ import annotations
@@ -95,20 +92,6 @@ def triton(
     return _push(launcher(case, _device), case, inputs, chosen)
 
 
-@all_gather.backend("triton_unguarded", config=knobs.unguarded_config, candidates=knobs.unguarded_candidates)
-def triton_unguarded(
-    case: Case, inputs: dict[str, torch.Tensor], *,
-    programs: int = 64, num_warps: int = 16, unroll: int = 4, fanout: int = 0,
-    ahead: bool = True, load: str = "", store: str = "", wait: bool = True,
-) -> Callable[[], torch.Tensor]:  # fmt: skip
-    """The push of `triton` without its guard: the caller must put a barrier between using an output and the next call.
-
-    This is what `triton` was up to November 2026.  For whoever has such a barrier anyway.
-    """
-    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return _push(launcher(case, _device), case, inputs, {**chosen, "staged": 0, "guarded": False})
-
-
 @all_gather.backend(
     "partitioned",
     config=knobs.partitioned_config,
@@ -168,7 +151,6 @@ def _gluon_device() -> Any:
 
 
 compiled_ahead(all_gather, "triton", _device)
-compiled_ahead(all_gather, "triton_unguarded", _device, staged=0, guarded=False)
 
 
 @all_gather.isa("partitioned")
@@ -188,7 +170,7 @@ def gluon_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilat
 
 @all_gather.small()
 def small(case: Case, backend: str, knobs: Mapping[str, Any]) -> Iterator[Small]:
-    """Every backend with a guard, staged and direct, in as few blocks as let every path be taken."""
+    """Every backend, staged and direct, in as few blocks as let every path be taken."""
     if case.dtype != "fp16" or "M" in dict(case.dims):  # what sizes and dtypes share is executed in one of them
         return
     ranks, staged = case.world, {"programs": 2, "num_warps": 2}

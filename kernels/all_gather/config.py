@@ -9,7 +9,7 @@ ahead         load a block before the one before it is stored: on AMD a load wai
 load, store   cache modifiers: "" is the compiler's choice, ".cg" past L1, ".cs" streaming, ".wt" write through.
 wait          False leaves out the waiting of the completion barrier; only for tests that run the ranks in turn.
 
-Backend `triton_unguarded` stages nothing.  Backend `partitioned` has no fanout, it is 1:
+Backend `partitioned` has no fanout, it is 1:
 
 order         "interleaved": neighbouring programs serve different ranks; "blocked": a run of programs serves one.
 
@@ -93,11 +93,6 @@ def rule(case: Case, arch: str) -> dict[str, Any]:
     }
 
 
-def unguarded_config(case: Case, arch: str) -> dict[str, Any]:
-    """As the push, with nothing staged."""
-    return without(config(case, arch), "staged")
-
-
 def partitioned_config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of `partitioned`."""
     return dict(TUNED.get("partitioned", {}).get(arch, {}).get(size_class(case)) or partitioned_rule(case, arch))
@@ -131,13 +126,7 @@ def _tile(step: int, case: Case) -> dict[str, int]:
 TABLE = Tuned(tuned_file(__file__), size_class, rule)
 PARTITIONED_TABLE = Tuned(tuned_file(__file__), size_class, partitioned_rule, section="partitioned")
 GLUON_TABLE = Tuned(tuned_file(__file__), size_class, gluon_rule, section="gluon", elements=("rows",))
-"""Entries serve all dtypes; that of `triton` serves `triton_unguarded` too, with nothing staged."""
-
-
-def unguarded_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
-    """Those of `triton`, with nothing staged."""
-    found = [without(knobs, "staged") for knobs in candidates(case, arch)]
-    return first_then(found[0], found)
+"""Entries serve all dtypes."""
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:

@@ -8,9 +8,7 @@ Sizes are those of nccl-tests: S is the vector that a rank gives and gets, from 
 **When a call is done, and when the output may be used again.**  As with NCCL and RCCL: when a call of `triton` has
 completed on a rank's stream, that rank's output is complete and its input may be overwritten; later work of the stream
 may read the output until its next call, and no other barrier is needed between calls.  device.py of the all-gather
-shows why.  Backend `triton_unguarded` promises less: its peers write into an output as soon as they start their next
-call, so the caller must put a barrier of all ranks (`heap.barrier()`) between using the output of one call and the next
-call of any rank.  Up to November 2026 `triton` was like that, in records of an older benchmark definition.
+shows why.
 """
 
 from __future__ import annotations
@@ -79,32 +77,6 @@ def triton(
 ) -> Callable[[], torch.Tensor]:
     """Push over the symmetric heap (kernels/all_to_all/device.py); knobs: kernels/all_to_all/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return _push(case, inputs, chosen)
-
-
-@all_to_all.backend("triton_unguarded", config=knobs.unguarded_config, candidates=knobs.unguarded_candidates)
-def triton_unguarded(
-    case: Case,
-    inputs: dict[str, torch.Tensor],
-    *,
-    programs: int = 64,
-    num_warps: int = 16,
-    unroll: int = 1,
-    groups: int = 1,
-    ahead: bool = True,
-    load: str = "",
-    store: str = "",
-    wait: bool = True,
-) -> Callable[[], torch.Tensor]:
-    """The push of `triton` without its guard: the caller must put a barrier between using an output and the next call.
-
-    This is what `triton` was up to November 2026.
-    """
-    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return _push(case, inputs, {**chosen, "staged": 0, "guarded": False})
-
-
-def _push(case: Case, inputs: dict[str, torch.Tensor], chosen: dict[str, Any]) -> Callable[[], torch.Tensor]:
     return collective_launcher(case, _device).build(case, heap_of(case), inputs["x"], chosen)
 
 
@@ -115,13 +87,12 @@ def _device() -> Any:
 
 
 compiled_ahead(all_to_all, "triton", _device)
-compiled_ahead(all_to_all, "triton_unguarded", _device, staged=0, guarded=False)
 
 
 @all_to_all.small()
 def small(case: Case, backend: str, knobs: Mapping[str, Any]) -> Iterator[Small]:
     """Staged and direct, of a vector of 4 KB for each rank."""
-    if case.dtype != "fp16" or backend != "triton":  # what dtypes share is executed in one of them
+    if case.dtype != "fp16":  # what dtypes share is executed in one of them
         return
     ranks = case.world
     yield Small({"KB": 4 * ranks}, {"programs": 2, "num_warps": 2, "groups": 2})

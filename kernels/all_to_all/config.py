@@ -12,7 +12,7 @@ from typing import Any
 
 from kernels._shared.collectives.cases import KIB, size_class
 from kernels._shared.collectives.config import known, shapes, spread
-from kernels._shared.tuning import first_then, read_tuned, tuned_file, without
+from kernels._shared.tuning import first_then, read_tuned, tuned_file
 from kernels.spec import Case, Tuned
 
 TUNED = read_tuned(__file__)
@@ -42,19 +42,8 @@ def rule(case: Case, arch: str) -> dict[str, Any]:
     }
 
 
-def unguarded_config(case: Case, arch: str) -> dict[str, Any]:
-    """As the guarded push, with nothing staged."""
-    return without(config(case, arch), "staged")
-
-
 TABLE = Tuned(tuned_file(__file__), size_class, rule)
-"""An entry serves all dtypes of a size, and `triton_unguarded`, with nothing staged."""
-
-
-def unguarded_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
-    """Those of the guarded push, with nothing staged."""
-    found = [without(knobs, "staged") for knobs in candidates(case, arch)]
-    return first_then(found[0], found)
+"""An entry serves all dtypes of a size."""
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:

@@ -12,7 +12,6 @@ kernel; `blas+rccl` is there the library's product.
 **When a call is done, and when the output may be used again.**  As with the libraries: when a call has completed on a
 rank's stream, that rank's output is complete, and it is the rank's own until its next call.  `triton` waits in each
 call until the peers have begun it (device.py says why that is enough), `bulk` has a barrier before it scatters.
-`triton_unguarded` promises less: its peers write into an output as soon as they start their next call.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ import torch
 
 from kernels._shared.collectives.cases import accept, heap_of
 from kernels._shared.libraries import launch_module, launcher
-from kernels._shared.tuning import all_knobs
+from kernels._shared.tuning import all_knobs, compiled_ahead
 from kernels.gemm_all_scatter import config as knobs
 from kernels.gemm_all_scatter import vendors
 from kernels.gemm_all_scatter.cases import cases, columns_of
 from kernels.numerics import normal, seed_for
-from kernels.spec import Case, Compilation, Cost, Kernel, Small, Tolerance, Tuned
+from kernels.spec import Case, Compilation, Cost, Kernel, Small, Tolerance
 
 # The tolerances of kernels/gemm: the same sums, rounded once.
 gemm_all_scatter = Kernel(
@@ -89,31 +88,17 @@ gemm_all_scatter.baseline("blas+rccl_registered")(vendors.blas_rccl_registered)
 gemm_all_scatter.backend("torch")(vendors.copies)
 
 
-def _declare(name: str, tuned: Tuned | None, **guard: bool) -> None:
-    """Backend `name`: one kernel that multiplies and scatters (device.py beside it); knobs: config.py.
-
-    guard: {"guarded": False} for the one that promises less; it follows the table of the other.
-    """
-
-    @gemm_all_scatter.backend(name, config=knobs.config, candidates=knobs.candidates, tuned=tuned)
-    def triton(
-        case: Case, inputs: dict[str, torch.Tensor], *,
-        block_m: int = 128, block_n: int = 128, block_k: int = 64, group_m: int = 8, split_k: int = 1, cut: str = "all",
-        programs: int = 0, num_warps: int = 8, num_stages: int = 3, tma: bool = False, swap: bool = False,
-        flatten: bool = True, scatter: str = "store", parts: int = 1, hint: bool = True, xcds: int = 1,
-        matrix_instr_nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0, wait: bool = True,
-    ) -> Callable[[], torch.Tensor]:  # fmt: skip
-        chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs", "guard")}
-        return _launcher(case).build(case, heap_of(case), inputs["a"], inputs["w"], chosen | guard)
-
-    @gemm_all_scatter.isa(name)
-    def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
-        chosen = all_knobs(gemm_all_scatter.backends[name], case, arch, overrides)
-        return [launch_module(_device).compilation(case, arch, chosen | guard)]
-
-
-_declare("triton", knobs.TABLE)
-_declare("triton_unguarded", None, guarded=False)
+@gemm_all_scatter.backend("triton", config=knobs.config, candidates=knobs.candidates, tuned=knobs.TABLE)
+def triton(
+    case: Case, inputs: dict[str, torch.Tensor], *,
+    block_m: int = 128, block_n: int = 128, block_k: int = 64, group_m: int = 8, split_k: int = 1, cut: str = "all",
+    programs: int = 0, num_warps: int = 8, num_stages: int = 3, tma: bool = False, swap: bool = False,
+    flatten: bool = True, scatter: str = "store", parts: int = 1, hint: bool = True, xcds: int = 1,
+    matrix_instr_nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0, wait: bool = True,
+) -> Callable[[], torch.Tensor]:  # fmt: skip
+    """One kernel that multiplies and scatters (device.py beside it); knobs: config.py."""
+    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
+    return _launcher(case).build(case, heap_of(case), inputs["a"], inputs["w"], chosen)
 
 
 @gemm_all_scatter.backend("bulk", config=knobs.bulk_config, candidates=knobs.bulk_candidates, tuned=knobs.BULK_TABLE)
@@ -124,13 +109,6 @@ def bulk(
     """Bulk-synchronous: torch.mm, a barrier of all ranks, a kernel that scatters straight into row-major order."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     return _launcher(case).build_bulk(case, heap_of(case), inputs["a"], inputs["w"], chosen)
-
-
-@gemm_all_scatter.isa("bulk")
-def bulk_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
-    """The scattering kernel; the GEMM before it is the library's."""
-    chosen = all_knobs(gemm_all_scatter.backends["bulk"], case, arch, overrides)
-    return [launch_module(_device).bulk_compilation(case, arch, chosen)]
 
 
 def _launcher(case: Case) -> Any:
@@ -144,6 +122,16 @@ def _device() -> Any:
     from kernels.gemm_all_scatter import device
 
     return device
+
+
+compiled_ahead(gemm_all_scatter, "triton", _device)
+
+
+@gemm_all_scatter.isa("bulk")
+def bulk_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+    """The scattering kernel; the GEMM before it is the library's."""
+    chosen = all_knobs(gemm_all_scatter.backends["bulk"], case, arch, overrides)
+    return [launch_module(_device).bulk_compilation(case, arch, chosen)]
 
 
 @gemm_all_scatter.small()

@@ -19,15 +19,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels._shared.tuning import first_then, fitting, read_published, read_tuned, tuned_file
+from kernels._shared.tuning import first_then, read_tuned, tuned_file
 from kernels.hardware import compute_units, xcds
 from kernels.spec import Case, Tuned, Unsupported
 
 TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch and shape of the case; the file says on which devices and when."""
-
-PUBLISHED = read_published(__file__)
-"""Points of others, for `candidates` only: config() takes what we have measured, or a rule that spills no register."""
 
 
 def shape(case: Case) -> str:
@@ -74,18 +71,13 @@ def rule(case: Case, arch: str) -> dict[str, Any]:
 
 
 TABLE = Tuned(tuned_file(__file__), shape, rule)
-"""An entry serves all dtypes of a shape, and `triton_unguarded`, which is the same kernel."""
+"""An entry serves all dtypes of a shape."""
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
-    """What a sweep tries for a case: the present choice, published points, then others of its shape class."""
+    """What a sweep tries for a case: the present choice, then others of its shape class."""
     table = _hopper_candidates(case) if arch == "sm_90" else _cdna_candidates(case, arch)
-    return first_then(config(case, arch), [*_published(case, arch), *table])
-
-
-def _published(case: Case, arch: str) -> list[dict[str, Any]]:
-    fixed = {"cut": "all", "programs": 0, "xcds": xcds(arch, compute_units(case, arch))}
-    return [{**fixed, **knobs} for knobs in fitting(PUBLISHED, arch, case.M)]
+    return first_then(config(case, arch), table)
 
 
 def bulk_config(case: Case, arch: str) -> dict[str, Any]:

@@ -367,7 +367,7 @@ def _common_constants(case: Case, programs: int, knobs: Mapping[str, Any]) -> di
     tile = {name.upper(): knobs[name] for name in ("block_m", "block_n", "block_k", "group_m")}
     lanes = 1 << (case.world - 1).bit_length()
     peers = case.world > 1  # one rank alone meets nobody
-    meeting = {"MEET": peers and knobs.get("guarded", True), "WAIT": peers and knobs["wait"]}
+    meeting = {"MEET": peers, "WAIT": peers and knobs["wait"]}
     return {**tile, "PROGRAMS": programs, "WORLD": case.world, "LANES": lanes, **meeting}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernels._shared.tuning import fitting, read_published, read_tuned, tuned_file
+from kernels._shared.tuning import read_tuned, tuned_file
 from kernels.hardware import UnknownHardware, lds_limit
 from kernels.spec import Case, Tuned
 
@@ -46,9 +46,6 @@ WITHOUT_ROLES: dict[str, Any] = {"roles": False, "block_n": 256, "num_warps": 8,
 
 BY_POINTERS: dict[str, Any] = {**WITHOUT_ROLES, "tma": False, "split": 1}
 """What knobs become for tensors that no descriptor can describe."""
-
-PUBLISHED = read_published(__file__)
-"""Points of others, for `candidates` only: 256x256 tiles spill registers here, see _CDNA."""
 
 TUNED = read_tuned(__file__)
 """Winners of a sweep, by product, arch and shape."""
@@ -110,10 +107,10 @@ def _known(arch: str) -> dict[str, Any]:
 
 
 def candidates(case: Case, arch: str, product: str = "forward") -> list[dict[str, Any]]:
-    """Knobs to try for a case, all of which fit: the default, published points, others; for sweeps and `autotune`."""
+    """Knobs to try for a case, all of which fit: the default, then others; for sweeps and `autotune`."""
     base = config(product, case, arch)
     points: list[dict[str, Any]] = []
-    for change in ({}, *fitting(PUBLISHED, arch, use=product), *_changes(arch, product)):
+    for change in ({}, *_changes(arch, product)):
         knobs = {**base, **change}
         if knobs not in points and (arch == "cpu" or shared_bytes(knobs, 2, arch) <= lds_limit(arch)):
             points.append(knobs)

@@ -144,7 +144,6 @@ def all_gather() -> None:
         (4, 1032, {"programs": 4, "fanout": 2, "staged": 1}),
         (4, 1032, {"programs": 2, "staged": 99}),
         (2, 1000, {"programs": 3, "ahead": False}),
-        (2, 1000, {"programs": 3, "backend": "triton_unguarded"}),
         (2, 520, {"programs": 6, "order": "blocked", "backend": "partitioned"}),
         (4, 520, {"programs": 8, "order": "blocked", "staged": 1, "backend": "partitioned"}),
         (4, 520, {"programs": 4, "order": "interleaved", "staged": 9, "backend": "partitioned"}),
@@ -152,7 +151,6 @@ def all_gather() -> None:
         right("all_gather", world, shards(world, elements), **knobs)
     flags_count_calls({}, 2)
     flags_count_calls({"staged": 9}, 1)
-    flags_count_calls({"backend": "triton_unguarded"}, 1)
     one_rank_is_missing()
 
 
@@ -181,7 +179,7 @@ def gluon() -> None:
 def flags_count_calls(knobs: dict[str, Any], each: int) -> None:
     """Nothing is reset between calls: after n calls of all ranks every program's flags read `each` * n on every rank.
 
-    One for the start and one for the end; one where all is staged, and where nothing is guarded.
+    One for the start and one for the end; one where all is staged.
     """
     ranks, calls, _ = built("all_gather", 4, shards(4, 256), programs=3, **knobs)
     for n in (1, 2, 3):
@@ -291,7 +289,6 @@ def gemm_all_scatter() -> None:
         right("gemm_all_scatter", world, {"M": m, "N": n, "K": 40}, backend="bulk", **{"programs": 2, **knobs})
     share = {"M": 33, "N": 70, "K": 136, "of": 4}
     right("gemm_all_scatter", 1, share, **SMALL, wait=True, split_k=2, scatter="put")
-    right("gemm_all_scatter", 1, share, **SMALL, wait=True, backend="triton_unguarded")
     right("gemm_all_scatter", 1, share, **SMALL, wait=True, tma=True)
     a_missing_rank_shows()
 

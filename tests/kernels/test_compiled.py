@@ -58,15 +58,12 @@ def jobs(arch: str) -> Iterator[tuple[str, Compilation]]:
     """What the pull-request cases and one of 8 ranks compile, each distinct job once, by a name.
 
     On AMD the others of 8 ranks are compiled by tests/ci/isa/test_own_kernels.py, and looked at by their metrics.
-    Unguarded backends: one case for each number of ranks.  Their code is that of the guarded ones less a wait.
     """
     for name in OPERATORS:
-        kernel, seen, unguarded = operator(name), [], set()
+        kernel, seen = operator(name), []
         for case, backend in itertools.product(kernel.cases, kernel.compilations):
-            alone = backend == "triton_unguarded" and case.world in unguarded
-            if alone or not _chosen(name, case, backend, arch):
+            if not _chosen(name, case, backend, arch):
                 continue
-            unguarded |= {case.world} if backend == "triton_unguarded" else set()
             for job in kernel.compilations[backend](case, arch):
                 fixed = {key: value for key, value in job.constants.items() if key not in ("PROGRAMS", "ROW")}
                 if (job.label, fixed, job.options) not in seen:

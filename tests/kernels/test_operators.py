@@ -27,11 +27,11 @@ GROUPED = ("grouped_gemm_forward", "grouped_gemm_dgrad", "grouped_gemm_wgrad")
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_to_all")
 
 OURS = {
-    "all_gather": "triton triton_unguarded partitioned gluon",
+    "all_gather": "triton partitioned gluon",
     "all_reduce": "triton",
-    "all_to_all": "triton triton_unguarded",
+    "all_to_all": "triton",
     "gemm": "triton",
-    "gemm_all_scatter": "triton triton_unguarded bulk",
+    "gemm_all_scatter": "triton bulk",
     **dict.fromkeys(GROUPED, "triton"),
     "moe_gemm2_mxfp4": "triton_atomic triton_reduce",
     "reduce_scatter": "triton",
@@ -84,7 +84,7 @@ def test_what_is_compiled_is_what_can_be_tuned_and_swept() -> None:
         assert list(kernel.compilations) == OURS[name].split()
         assert {one for one, backend in kernel.backends.items() if backend.candidates} == set(kernel.compilations)
         tuned = {one for one, backend in kernel.backends.items() if backend.tuned}
-        assert tuned == set(kernel.compilations) - {"triton_unguarded"}
+        assert tuned == set(kernel.compilations)
 
 
 MB, H = 1 << 20, "n4096_k4096_m64_fp16"

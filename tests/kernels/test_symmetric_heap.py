@@ -17,10 +17,9 @@ from kernels.spec import Unsupported
 from kernels.symmetric_heap import (
     VARIABLE,
     HeapError,
-    HomeReport,
     SymmetricHeap,
-    chosen,
     create,
+    first_that_works,
     ipc_memory,
     probe,
     shared_files,
@@ -202,13 +201,9 @@ def a_call_fails_on_one_rank(rank, world, directory):
         assert runtime.maps == {}, f"after a failed {call} memory stays"
 
 
-def homes_are_tried_and_measured(rank, world, directory):
-    """Both homes are measured, the same findings are on all ranks, and one that fails is a report with its reason."""
-    from kernels.symmetric_heap import choice
-
+def the_first_home_that_works_is_taken(rank, world, directory):
+    """One that cannot be made, and one whose stores do not arrive, are left with the reason; all ranks do the same."""
     meet(rank, world, directory)
-    choice.PROBE_BYTES = 1 << 16
-    choice.probe = lambda heap: probe(heap, 1 << 12)
 
     def files(rank, world, device, size):
         return IpcMemory(rank, world, device, size, FileRuntime(directory))
@@ -217,13 +212,22 @@ def homes_are_tried_and_measured(rank, world, directory):
         faults = {"open": "hipIpcOpenMemHandle failed: invalid argument (error 1)"} if rank == 0 else {}
         return IpcMemory(rank, world, device, size, FileRuntime(directory, faults))
 
-    reports = choice.homes(rank, world, "cpu", {"first": broken, "second": files})
-    assert gathered(reports) == [reports] * world
-    assert reports[0].why.startswith("hipIpcOpenMemHandle failed")
-    assert [one.rates == () for one in reports] == [True, False]
-    assert choice.chosen(reports) == "second"
-    found = choice.facts(reports)["homes"]["second"]["gbs"]
-    assert [rate > 0 for rate in found[rank]] == [rank != 0, rank != 1]
+    def losing(rank, world, device, size):
+        memory = files(rank, world, device, size)
+        view = memory.view
+        memory.view = lambda of: view(of) if of == rank else torch.empty_like(view(of))  # its stores go nowhere
+        return memory
+
+    heap = first_that_works(rank, world, "cpu", 1 << 16, {"first": broken, "second": losing, "third": files})
+    assert heap.left == 1 << 16
+    whys = {name: found["why"] for name, found in heap.facts["homes"].items()}
+    assert gathered(whys) == [whys] * world
+    assert list(whys) == ["first", "second"]
+    assert whys["first"].startswith("hipIpcOpenMemHandle failed")
+    assert "did not arrive" in whys["second"]
+    heap.close()
+    with pytest.raises(HeapError, match=r"^one: hipIpcOpen.*; two: hipIpcOpen.*"):
+        first_that_works(rank, world, "cpu", 1 << 16, {"one": broken, "two": broken})
 
 
 def lost_stores_are_said(rank, world, directory):
@@ -238,7 +242,7 @@ def lost_stores_are_said(rank, world, directory):
 
 
 def the_ranks_must_agree(rank, world, directory):
-    from kernels.symmetric_heap.choice import agreed
+    from kernels.symmetric_heap import agreed
 
     meet(rank, world, directory)
     assert [agreed(None), agreed("ipc")] == ["auto", "ipc"]
@@ -283,33 +287,10 @@ def test_every_home_passes_the_same_checks(home, world, meeting):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "function",
-    ["a_call_fails_on_one_rank", "homes_are_tried_and_measured", "lost_stores_are_said", "the_ranks_must_agree"],
+    ["a_call_fails_on_one_rank", "the_first_home_that_works_is_taken", "lost_stores_are_said", "the_ranks_must_agree"],
 )
 def test_two_ranks_of_a_process_group(function, meeting):
     run_ranks(MODULE, function, 2, meeting, TRITON_INTERPRET="1", GLOO_SOCKET_IFNAME="lo")
-
-
-def report(home, rate, why=""):
-    return HomeReport(home, why, ((0.0, rate), (rate, 0.0)) if rate else ())
-
-
-def test_the_faster_home_is_chosen_but_noise_chooses_nothing():
-    assert chosen([report("torch", 100.0), report("ipc", 104.0)]) == "torch"
-    assert chosen([report("torch", 100.0), report("ipc", 106.0)]) == "ipc"
-    assert chosen([report("torch", 380.0), report("ipc", 40.0)]) == "torch"
-    assert chosen([report("torch", 0, "rendezvous failed: x"), report("ipc", 40.0)]) == "ipc"
-    assert chosen([report("torch", 40.0), report("ipc", 0, "hipIpcGetMemHandle failed: y")]) == "torch"
-
-
-def test_one_slow_link_counts():
-    """By the time of all writes: a home with one bad link loses against one whose links are all fair."""
-    lame = HomeReport("torch", "", ((0, 100, 10), (100, 0, 100), (100, 100, 0)))
-    assert chosen([lame, report("ipc", 50.0)]) == "ipc"
-
-
-def test_without_any_home_every_reason_is_said():
-    with pytest.raises(HeapError, match=r"^torch: rendezvous failed: x; ipc: hipIpcGetMemHandle failed: y$"):
-        chosen([report("torch", 0, "rendezvous failed: x"), report("ipc", 0, "hipIpcGetMemHandle failed: y")])
 
 
 class Library:

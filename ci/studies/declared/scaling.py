@@ -14,7 +14,7 @@ from ci.studies.types import Figures, Knobs, Study, StudyPart
 LIBRARY = "blas+rccl"
 """The baseline that is the library's product where one rank works alone."""
 
-FUSED = ("triton", "triton_unguarded")
+FUSED = "triton"
 """What is compared with itself alone; everything else with the library's product."""
 
 LIBRARIES = ("blas+rccl", "blas+rccl_most_channels", "blas+rccl_registered")
@@ -52,7 +52,7 @@ def scaled(rows: pd.DataFrame) -> pd.DataFrame:
         whole=list(map("N {}, K {}, M {}".format, n, k, m)),
         weak=[f"{n // ranks} columns a rank, K {k}, M {m}" for n, k, m, ranks in zip(n, k, m, ranks, strict=True)],
         line=each(line, "dims", "backend")(rows),
-        fused=rows["backend"].isin(FUSED),
+        fused=rows["backend"] == FUSED,
     )
     is_alone = (rows["point"] == "") & rows["dims"].map(lambda dims: "of" in dims).astype(bool)
     place = [*PLACE, "whole", "fused", "ranks"]

@@ -40,10 +40,10 @@ def guard(count: int, block: int, step: int, knobs: Mapping[str, Any]) -> dict[s
     count: elements of a shard or part, which `step` programs share out in blocks of that many elements.
     """
     steps = -(-count // (block * step))
-    staged, guarded = min(knobs["staged"], steps), knobs.get("guarded", True)
-    if staged < 0 or (staged and not guarded):
-        raise ValueError(f"staged {knobs['staged']}: it must be at least 0, and 0 without a guard")
-    return {"MEET": guarded and staged < steps, "STAGED": staged, "AHEAD": bool(knobs["ahead"])}
+    staged = min(knobs["staged"], steps)
+    if staged < 0:
+        raise ValueError(f"staged {knobs['staged']}: it must be at least 0")
+    return {"MEET": staged < steps, "STAGED": staged, "AHEAD": bool(knobs["ahead"])}
 
 
 def depth(count: int, block: int, step: int, staged: int) -> int:

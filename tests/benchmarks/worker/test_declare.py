@@ -14,7 +14,7 @@ from benchmarks.worker.requests import Joining, MissingHeap, Service
 from kernels import spec
 from kernels._shared.collectives.cases import heap_of
 from kernels.spec import Case, Cost, Kernel, Place, Tolerance
-from kernels.symmetric_heap import HomeReport, chosen
+from kernels.symmetric_heap import HeapError, first_that_works
 
 
 def test_the_definition_digest_has_two_names():
@@ -31,10 +31,19 @@ def test_the_definition_digest_has_two_names():
 # Where no home of the heap works, every arm that needs it says which call failed in each, and what to do.
 
 
-REPORTS = [
-    HomeReport("torch", "torch.distributed._symmetric_memory.rendezvous failed: RuntimeError: out of memory; update"),
-    HomeReport("ipc", "hipIpcOpenMemHandle failed: invalid device context (error 201); a container needs --ipc=host"),
-]
+REASONS = {
+    "torch": "torch.distributed._symmetric_memory.rendezvous failed: RuntimeError: out of memory; update",
+    "ipc": "hipIpcOpenMemHandle failed: invalid device context (error 201); a container needs --ipc=host",
+}
+
+
+def refusing(why):
+    """A home that cannot be made."""
+
+    def make(*_):
+        raise HeapError(why)
+
+    return make
 
 
 @pytest.fixture
@@ -51,7 +60,8 @@ def joining():
 
 def test_the_reason_reaches_the_arm(alone, monkeypatch):
     module = types.ModuleType("kernels.symmetric_heap")
-    module.create = lambda *_, **__: chosen(REPORTS)
+    homes = {name: refusing(why) for name, why in REASONS.items()}
+    module.create = lambda rank, world, device, size, **_: first_that_works(rank, world, device, size, homes)
     monkeypatch.setitem(sys.modules, "kernels.symmetric_heap", module)
     why = Service(".", None)._make_heap(joining())
     assert why.startswith("HeapError: torch: torch.distributed._symmetric_memory.rendezvous failed: RuntimeError: out")
