@@ -21,13 +21,13 @@ replayed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
-from kernels._shared.collectives.config import block_bytes
 from kernels._shared.collectives.device import (
     at_heaps,
     await_start,
@@ -37,7 +37,8 @@ from kernels._shared.collectives.device import (
     take_staged,
     to_places,
 )
-from kernels._shared.collectives.launch import depth, guard
+from kernels._shared.collectives.launch import call_of, compilation_of, depth, guard
+from kernels._shared.collectives.launch import constants as collective_constants
 from kernels._shared.symmetric_device import announce, flags_at_peers, later, loads_done, meet, reached
 from kernels.all_gather.cases import MIB
 from kernels.spec import Case, Compilation
@@ -143,24 +144,15 @@ WORD = 4
 
 def constants(world: int, words: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
     """The constants of a launch for a shard of that many words."""
-    block = block_bytes(arch, knobs["num_warps"], knobs["unroll"]) // WORD
-    return {
-        **shared_constants(world, words, arch, knobs),
-        "BLOCK": block,
-        "EVEN": words % block == 0,
-        "BLOCKED": _blocked(knobs.get("order", "interleaved")),
-        **guard(words, block, _step(world, knobs), knobs),
-    }
+    fanout, fixed = fanout_of(world, words, knobs), collective_constants(world, words, WORD, arch, knobs)
+    step = knobs["programs"] * fanout // world
+    own = {"FANOUT": fanout, "BLOCKED": _blocked(knobs.get("order", "interleaved"))}
+    return {**fixed, **own, **guard(words, fixed["BLOCK"], step, knobs)}
 
 
-def _step(world: int, knobs: Mapping[str, Any]) -> int:
-    """Programs of a group."""
-    return int(knobs["programs"]) * (knobs["fanout"] or world) // world
-
-
-def shared_constants(world: int, words: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
-    """The constants that the kernels of all backends have; ValueError for knobs that do not fit the ranks."""
-    fanout = knobs["fanout"] or world
+def fanout_of(world: int, words: int, knobs: Mapping[str, Any]) -> int:
+    """Destinations of a program; ValueError for knobs or a shard that do not fit the ranks."""
+    fanout = int(knobs["fanout"] or world)
     if world % fanout or knobs["programs"] % (world // fanout):
         raise ValueError(
             f"all-gather knobs: fanout {fanout} must divide the {world} ranks, and programs "
@@ -168,16 +160,7 @@ def shared_constants(world: int, words: int, arch: str, knobs: Mapping[str, Any]
         )
     if words % 4:
         raise ValueError(f"all-gather: a shard of {words * WORD} bytes is not a multiple of 16")
-    return {
-        "PROGRAMS": knobs["programs"],
-        "WORLD": world,
-        "FANOUT": fanout,
-        "LANES": 1 << (world - 1).bit_length(),
-        "LOAD": knobs["load"],
-        "STORE": knobs["store"],
-        "AMD": arch.startswith("gfx"),
-        "WAIT": knobs["wait"],
-    }
+    return fanout
 
 
 def partitioned(world: int, knobs: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,7 +186,7 @@ def build(
     fixed = constants(case.world, words_of(shard), case.place.arch, knobs)
     staged = _staged_words(words_of(shard), fixed)
     stage = heap.alloc((2, case.world, staged), torch.int32) if staged else out.view(torch.int32)
-    return call_of(push, fixed, case, heap, shard, out, knobs, stage=stage, depth=staged)
+    return pushing(case, push, fixed, shard, out, knobs, stage=stage, depth=staged)
 
 
 def _staged_words(words: int, fixed: Mapping[str, Any]) -> int:
@@ -212,39 +195,27 @@ def _staged_words(words: int, fixed: Mapping[str, Any]) -> int:
 
 
 def words_of(shard: torch.Tensor) -> int:
-    """Words of 4 bytes; what is left over makes no word, and constants() refuses it."""
+    """Words of 4 bytes; what is left over makes no word, and fanout_of refuses it."""
     return shard.numel() * shard.element_size() // WORD
 
 
-def call_of(
-    function: Any,
-    fixed: Mapping[str, Any],
-    case: Case,
-    heap: SymmetricHeap,
-    shard: torch.Tensor,
-    out: torch.Tensor,
-    knobs: Mapping[str, Any],
-    **more: Any,
-) -> Callable[[], torch.Tensor]:
+def pushing(
+    case: Case, function: Any, fixed: Mapping[str, Any], shard: torch.Tensor, out: torch.Tensor,
+    knobs: Mapping[str, Any], **more: Any,
+) -> Callable[[], torch.Tensor]:  # fmt: skip
     """A call of a kernel of this operator with these constants; more: arguments that other kernels do not have."""
-    signals = heap.signals(case.world, knobs["programs"])
-    launch = function[(knobs["programs"],)]
-    tensors = {"shard": shard.view(torch.int32), "out": out.view(torch.int32), "bases": heap.bases, "signals": signals}
-    place = {"words": words_of(shard), "rank": case.place.rank}
-    arguments = {**tensors, **more, **place, **fixed, "num_warps": knobs["num_warps"]}
-
-    def call() -> torch.Tensor:
-        launch(**arguments)
-        return out
-
-    return call
+    signals = case.place.heap.signals(case.world, knobs["programs"])
+    tensors = {"shard": shard.view(torch.int32), "out": out.view(torch.int32), "signals": signals}
+    arguments = {**tensors, **more, "words": words_of(shard)}
+    return call_of(case, function, arguments, fixed, {"num_warps": knobs["num_warps"]}, out)
 
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     """The ahead-of-time compilation of the same launch."""
     fixed = constants(case.world, shard_words(case), arch, knobs)
     staged = _staged_words(shard_words(case), fixed)
-    return compilation_of(push, fixed, case, knobs, stage=("*i32", (2, case.world, staged)), depth=staged)
+    stage = {"stage": ("i32", 2 * case.world * staged)}
+    return push_compilation(case, push, fixed, knobs, stage, depth=staged)
 
 
 def shard_words(case: Case) -> int:
@@ -252,19 +223,11 @@ def shard_words(case: Case) -> int:
     return int(case.MB * MIB) // (case.world * WORD)
 
 
-def compilation_of(
-    function: Any, fixed: Mapping[str, Any], case: Case, knobs: Mapping[str, Any], **more: Any
-) -> Compilation:
-    """The compilation of a kernel of this operator.  The code is the same for all ranks; 3 stands for any."""
+def push_compilation(
+    case: Case, function: Any, fixed: Mapping[str, Any], knobs: Mapping[str, Any],
+    stage: Mapping[str, tuple[str, int]] = MappingProxyType({}), **counts: int,
+) -> Compilation:  # fmt: skip
+    """The compilation of a kernel of this operator.  stage, counts: arguments that other kernels do not have."""
     words = shard_words(case)
-    arguments = {
-        "shard": ("*i32", (words,)),
-        "out": ("*i32", (words * case.world,)),
-        "bases": ("*i64", (case.world,)),
-        "signals": ("*i32", (case.world, knobs["programs"])),
-        "words": words,
-        **more,
-        "rank": 3,
-    }
-    options, grid = {"num_warps": knobs["num_warps"]}, (knobs["programs"],)
-    return Compilation(function.__name__, function, arguments, fixed, options, grid=grid)
+    tensors = {"shard": ("i32", words), "out": ("i32", words * case.world), **stage}
+    return compilation_of(case, function, tensors, fixed, {"num_warps": knobs["num_warps"]}, words=words, **counts)

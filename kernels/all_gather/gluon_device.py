@@ -10,7 +10,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernels._shared.collectives.config import lanes
-from kernels.all_gather.device import WORD, call_of, compilation_of, shard_words, shared_constants, words_of
+from kernels._shared.collectives.launch import constants_of_all
+from kernels.all_gather.device import WORD, fanout_of, push_compilation, pushing, shard_words, words_of
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap
 
@@ -156,11 +157,12 @@ def push_tiles(
 
 def constants(case: Case, words: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
     """The constants of a launch for a shard of that many words; ValueError names the knobs that do not fit."""
-    shared = shared_constants(case.world, words, arch, knobs)
+    fanout = fanout_of(case.world, words, knobs)
     rows, columns, width = _tile(int(case.itemsize), knobs)
     vector = _vector(rows * columns * WORD, arch, knobs)
     return {
-        **shared,
+        **constants_of_all(case.world, arch, knobs),
+        "FANOUT": fanout,
         "ROWS": rows,
         "COLUMNS": columns,
         "WIDTH": width,
@@ -203,9 +205,9 @@ def build(
 ) -> Callable[[], torch.Tensor]:
     """A call that pushes shard into out of every rank; a collective: all ranks build with the same knobs."""
     fixed = constants(case, words_of(shard), case.place.arch, knobs)
-    return call_of(push_tiles, fixed, case, heap, shard, out, knobs)
+    return pushing(case, push_tiles, fixed, shard, out, knobs)
 
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     """The ahead-of-time compilation of the same launch."""
-    return compilation_of(push_tiles, constants(case, shard_words(case), arch, knobs), case, knobs)
+    return push_compilation(case, push_tiles, constants(case, shard_words(case), arch, knobs), knobs)

@@ -18,7 +18,7 @@ from kernels._shared.collectives.device import (
     store_inside,
     take_staged,
 )
-from kernels._shared.collectives.launch import call_of, compilation_of, constants, depth, guard
+from kernels._shared.collectives.launch import call_of, compilation_of, constants, depth, guard, options
 from kernels._shared.symmetric_device import announce, flags_at_peers, later, loads_done, meet, reached
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap
@@ -145,7 +145,7 @@ def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[s
         "count": words,
         "signals": heap.signals(case.world, knobs["programs"]),
     }
-    return call_of(case, push, arguments, fixed, knobs, out)
+    return call_of(case, push, arguments, fixed, options(case, case.place.arch, knobs), out)
 
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
@@ -155,4 +155,4 @@ def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     fixed = _constants(case.world, words, arch, knobs)
     staged = _staged_words(words, fixed)
     tensors = {"x": ("i32", total), "out": ("i32", total), "stage": ("i32", 2 * case.world * staged)}
-    return compilation_of(case, push, arch, tensors, words, fixed, knobs, depth=staged)
+    return compilation_of(case, push, tensors, fixed, options(case, arch, knobs), count=words, depth=staged)

@@ -19,14 +19,17 @@ REGISTERS = 65536
 
 
 def constants(world: int, count: int, itemsize: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
-    """Constants of every collective kernel; count: elements that a program walks over in blocks."""
+    """Constants of a collective kernel; count: elements that a program walks over in blocks."""
     block = block_bytes(arch, knobs["num_warps"], knobs["unroll"]) // itemsize
+    return {**constants_of_all(world, arch, knobs), "BLOCK": block, "EVEN": count % block == 0}
+
+
+def constants_of_all(world: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """Constants of every collective kernel."""
     return {
         "PROGRAMS": knobs["programs"],
-        "BLOCK": block,
         "WORLD": world,
         "LANES": 1 << (world - 1).bit_length(),
-        "EVEN": count % block == 0,
         "LOAD": knobs["load"],
         "STORE": knobs["store"],
         "AMD": arch.startswith("gfx"),
@@ -69,13 +72,13 @@ def call_of(
     function: Any,
     arguments: Mapping[str, Any],
     fixed: Mapping[str, Any],
-    knobs: Mapping[str, Any],
+    compiling: Mapping[str, int],
     out: torch.Tensor,
 ) -> Callable[[], torch.Tensor]:
-    """A call that launches and returns out."""
+    """A call that launches and returns out.  compiling: options of the compiler."""
     launch = function[(fixed["PROGRAMS"],)]
     place = {"bases": case.place.heap.bases, "rank": case.place.rank}
-    every = {**arguments, **place, **fixed, **options(case, case.place.arch, knobs)}
+    every = {**arguments, **place, **fixed, **compiling}
 
     def call() -> torch.Tensor:
         launch(**every)
@@ -87,24 +90,22 @@ def call_of(
 def compilation_of(
     case: Case,
     function: Any,
-    arch: str,
     tensors: Mapping[str, tuple[str, int]],
-    count: int,
     fixed: Mapping[str, Any],
-    knobs: Mapping[str, Any],
+    compiling: Mapping[str, int],
     barriers: int = 1,
-    **more: Any,
+    **counts: int,
 ) -> Compilation:
     """The ahead-of-time compilation of the same launch.  The code is the same for all ranks; 3 stands for any.
 
-    tensors: (type, elements) by parameter name.  barriers: rows of signals, one for each barrier of the kernel.  more:
-    arguments that other kernels do not have.
+    tensors: (type, elements) by parameter name.  barriers: rows of signals, one for each barrier of the kernel.
+    counts: the kernel's other arguments, elements by parameter name.
     """
     arguments: dict[str, Any] = {name: (f"*{kind}", (size,)) for name, (kind, size) in tensors.items()}
     signals = (barriers, case.world, fixed["PROGRAMS"])
-    arguments |= {"bases": ("*i64", (case.world,)), "signals": ("*i32", signals), "count": count, **more, "rank": 3}
+    arguments |= {"bases": ("*i64", (case.world,)), "signals": ("*i32", signals), **counts, "rank": 3}
     grid = (fixed["PROGRAMS"],)
-    return Compilation(function.__name__, function, arguments, fixed, options(case, arch, knobs), grid=grid)
+    return Compilation(function.__name__, function, arguments, fixed, compiling, grid=grid)
 
 
 # ---- the launches of operators that add, with their algorithms by name -----------------------------------------------
@@ -155,7 +156,8 @@ class Sum:
             tensors["out"] = heap.alloc(given.shape, given.dtype)
         signals = heap.signals(algorithm.barriers, case.world, knobs["programs"])
         arguments = {**tensors, "signals": signals, "count": count}
-        return call_of(case, algorithm.function, arguments, fixed, knobs, tensors["out"])
+        compiling = options(case, case.place.arch, knobs)
+        return call_of(case, algorithm.function, arguments, fixed, compiling, tensors["out"])
 
     def compilation(self, case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
         """The ahead-of-time compilation of the launch."""
@@ -164,7 +166,8 @@ class Sum:
         tensors = {"x": (case.dtype, elements), "out": (case.dtype, out)}
         if algorithm.halves:
             tensors["stage"] = (case.dtype, algorithm.halves * case.world * count)
-        return compilation_of(case, algorithm.function, arch, tensors, count, fixed, knobs, algorithm.barriers)
+        compiling = options(case, arch, knobs)
+        return compilation_of(case, algorithm.function, tensors, fixed, compiling, algorithm.barriers, count=count)
 
     def _plan(
         self, case: Case, elements: int, arch: str, knobs: Mapping[str, Any]
