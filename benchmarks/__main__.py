@@ -118,7 +118,7 @@ WHAT: tuple[program.Option, ...] = (
     ),
     (
         *("heap", {"type": program.heap, "default": os.environ.get(HEAP_VARIABLE) or DEFAULT.heap, "metavar": "HOME"}),
-        f"home of the symmetric heap on GPUs: {', '.join(HEAPS)} (default: {HEAP_VARIABLE}, or auto: the first that works)",
+        f"home of the heap on GPUs: {', '.join(HEAPS)} (default: {HEAP_VARIABLE}, or auto: the first that works)",
     ),
 )
 

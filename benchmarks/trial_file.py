@@ -221,7 +221,8 @@ _STATE = record(
     {"before": maybe(_READING), "after": maybe(_READING), "during": maybe(items(_READING)), "why_absent": maybe(TEXT)},
 )
 _HEAP = record({"home": NAME}, {"homes": table(NAME, record({}, {"why": TEXT, "gbs": items(numbers(0.0, 1e6))}))})
-"""Where the symmetric heap of a number of ranks is.  homes: why one cannot be used; before 2026-12 GB/s [from rank][to rank], too."""
+"""Where the symmetric heap of a number of ranks is.  homes: why one cannot be used; before 2026-12 GB/s [from rank][to
+rank], too."""
 _NODE_PROBLEM = record({"kind": NAME, "level": one_of("error", "warning"), "text": TEXT}, {"next_step": TEXT})
 _PREFLIGHT = record({"problems": items(_NODE_PROBLEM)}, {"facts": table(NAME, bounded)})
 """The node before the run (benchmarks.machine.limits); a problem of level "error" forbids a verdict on its times."""
