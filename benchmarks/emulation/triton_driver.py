@@ -69,9 +69,7 @@ class EmulatedDriver:
         self.watch: Any = None
         self._target = GPUTarget("hip", arch, 64)
         self.utils = SimpleNamespace(
-            get_device_properties=self._properties,
-            load_binary=lambda name, kernel, shared, device: (None, kernel, 0, 0, MAX_THREADS),
-            unload_module=lambda module: None,
+            get_device_properties=self._properties, load_binary=_loaded, unload_module=lambda module: None
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -119,6 +117,12 @@ class EmulatedDriver:
 
         return torch.get_device_module(self._device.partition(":")[0])
 
+    def get_benchmarker(self) -> Any:
+        """What times a call."""
+        from triton.testing import do_bench
+
+        return do_bench
+
     def map_python_to_cpp_type(self, kind: str) -> str:
         """As AMD's own driver names it."""
         from triton.backends.amd.driver import ty_to_cpp
@@ -140,6 +144,12 @@ class EmulatedDriver:
                 self.told(Launch(code, memory, arguments, *shape, self.watch, configuration, sizes))
 
         return run
+
+
+def _loaded(name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, ...]:
+    """What a driver says of a loaded code object: its registers of a lane, words that it spills, threads."""
+    registers = code_object.read(kernel).registers
+    return None, kernel, registers["vgpr_count"], registers["vgpr_spill_count"], MAX_THREADS
 
 
 OPTIONS = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack")

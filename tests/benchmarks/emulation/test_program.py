@@ -9,8 +9,10 @@ import sys
 from importlib.metadata import version
 
 import pytest
+import torch
 from packaging.version import Version
 
+from benchmarks.emulation.device.configurations import difference
 from tests.kit import ROOT, mostly_nightly
 
 CHECKS = [
@@ -71,6 +73,21 @@ def test_a_wrong_configuration_is_found_where_all_are_run():
     done = emulate("--configurations", "all", "--", *checks("-k", "double"))
     assert done.returncode == 1
     assert re.search(r"double_kernel: BLOCK: 256, .* writes another out than BLOCK: 64, ", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("expected", "output", "differs"),
+    [
+        ([1, 2, 3, 4], [1, 2, 3, 4.00001], False),
+        ([1, 2, 3, 4], [1, 2, 3, 5], True),
+        ([1, 2, 3, 4], [2, 1, 3, 4], True),
+        ([1, 2, 3, 4], [3, 7, 0, 0], False),  # of blocks that are twice as large
+        ([1, 2, 3, 4], [3, 6, 0, 0], True),
+    ],
+)
+def test_what_configurations_write_is_equal_but_for_rounding_and_the_parts_of_a_sum(expected, output, differs):
+    before, *both = (torch.tensor(values, dtype=torch.float32) for values in ([0] * 4, expected, output))
+    assert bool(difference(before, *both)) is differs
 
 
 def test_what_is_neither_a_program_nor_a_code_object_is_refused():

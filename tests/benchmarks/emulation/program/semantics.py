@@ -157,6 +157,7 @@ def no_times():
     assert len(calls) == 1
     end.record()
     assert math.isnan(begin.elapsed_time(end))
+    assert math.isnan(triton.runtime.driver.active.get_benchmarker()(lambda: None))
 
 
 def graphs():
@@ -194,6 +195,10 @@ def kernels():
     assert (total.item(), before.item(), out.item()) == (3, 1, 6)
     with pytest.raises(ValueError, match=r"a device_assert does not hold; .*tl.device_assert\("):
         halves_kernel[(1,)](total, before, torch.full((1,), 50.0, device="cuda"), debug=True)
+    loaded = add_kernel.warmup(before, before, before, 1, BLOCK=64, grid=(1,))
+    loaded._init_handles()
+    assert loaded.n_regs > 0  # by which persistent kernels choose their grid
+    assert loaded.n_spills == 0
     add_kernel[(300_000,)](before, before, before, 1, BLOCK=64, num_warps=1)  # more waves than have room at once
 
 
