@@ -84,7 +84,7 @@ def sweep(given: Given) -> int:
     anchors = grid.anchors_of(points, [offer.backend for offer in offered.offers if offer.baseline])
     pruned = prune(offered, points, anchors, PointCompiler(checkout.path, console, launched=given.arch is None))
     rungs = Rungs.of(operator, offered.kind)
-    name = sweep_id(operator, checkout, rungs)
+    name = sweep_id(operator, checkout, rungs, given.out)
     out = given.out or project.place(f"{FOLDER}/{operator}-{name}.jsonl")
     world = offered.world(pruned.to_measure)
     plan = SweepPlan(name, operator, checkout, pruned, anchors, out, rungs, given.budget, world)

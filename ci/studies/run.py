@@ -136,7 +136,7 @@ def measured(
             continue
         spent_min = (time.monotonic() - began) / 60 * ready_part.world
         plan = SweepPlan(
-            sweep_id(operator, checkout, ready_part.rungs),
+            sweep_id(operator, checkout, ready_part.rungs, out),
             operator,
             checkout,
             pruned,

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
-from benchmarks.reach.operators import CheckoutCode
+from benchmarks.reach.operators import CheckoutCode, digest
 from ci import harness
 from ci.git.repository import LocalCheckout
 from ci.sweeps.measured import Measured, SweepError, gathered
@@ -161,11 +161,22 @@ class SweepPlan:
             yield Batch(case, anchor, part, tuple(point for point in untimed if point.same_as in labels))
 
 
-def sweep_id(operator: str, checkout: LocalCheckout, rungs: Rungs) -> str:
-    """The same for all sweeps whose lines may be put together: operator, code and rounds are the same."""
+def sweep_id(operator: str, checkout: LocalCheckout, rungs: Rungs, out: Path | None = None) -> str:
+    """The same for all sweeps whose lines may be put together: operator, code and rounds are the same.
+
+    out: the file of lines and what lies beside it by its name are no code, where every file of the checkout counts.
+    """
     commit = checkout.commit.hash if checkout.commit else ""
-    parts = [operator, commit, CheckoutCode(checkout.path).digest(), rungs.rounds]
+    code = CheckoutCode(checkout.path)
+    files = {path for path in code.files() if out is None or not _beside(checkout.path / path, out)}
+    parts = [operator, commit, digest(code.tree, files), rungs.rounds]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+def _beside(path: Path, out: Path) -> bool:
+    """Whether a file is out, or its table, lock or draft."""
+    name = path.name.lstrip(".")
+    return path.parent.resolve() == out.parent.resolve() and name.startswith(out.name.partition(".")[0] + ".")
 
 
 def _digest(point: Point) -> str:

@@ -17,64 +17,38 @@ MACHINES = {
 }
 
 
-def gemm(case: str, m: int, n: int, k: int, tier: str = "pr", kernel: str = "gemm", world: int = 1) -> dict[str, Any]:
+def case_of(kernel: str, case: str, *cost: int, best: float, baseline_share: float, **more: Any) -> dict[str, Any]:
+    """cost: FLOPs, bytes of HBM, over links, and moved.  best, baseline_share: shares of the peak that are reached."""
+    costs = dict(zip(("flops", "hbm_bytes", "link_bytes", "payload_bytes"), (*cost, 0, 0), strict=False))
+    about = {"kernel": kernel, "case": case, "tier": "pr", "dtype": "bf16", "world": 1}
+    return about | costs | {"best": best, "baseline_share": baseline_share} | more
+
+
+def gemm(case: str, m: int, n: int, k: int, kernel: str = "gemm", world: int = 1, **more: Any) -> dict[str, Any]:
     """A dense fp16 GEMM."""
-    return {
-        "kernel": kernel,
-        "case": case,
-        "tier": tier,
-        "dtype": "fp16",
-        "world": world,
-        "flops": 2 * m * n * k,
-        "hbm_bytes": 2 * (m * k + k * n + m * n),
-        "link_bytes": 0 if world == 1 else 2 * m * n * (world - 1) // world,
-        "payload_bytes": 0 if world == 1 else 2 * m * n,
-        "best": 0.62,
-        "baseline_share": 0.66,
-    }
+    sent = 2 * m * n if world > 1 else 0
+    cost = 2 * m * n * k, 2 * (m * k + k * n + m * n), sent * (world - 1) // world, sent
+    return case_of(kernel, case, *cost, best=0.62, baseline_share=0.66, dtype="fp16", world=world, **more)
 
 
-def stream(kernel: str, case: str, size: int, tier: str = "pr") -> dict[str, Any]:
+def stream(kernel: str, case: str, size: int, **more: Any) -> dict[str, Any]:
     """A kernel bound by HBM."""
-    return {
-        "kernel": kernel,
-        "case": case,
-        "tier": tier,
-        "dtype": "bf16",
-        "world": 1,
-        "flops": size,
-        "hbm_bytes": size * 4,
-        "link_bytes": 0,
-        "payload_bytes": 0,
-        "best": 0.81,
-        "baseline_share": 0.55,
-    }
+    return case_of(kernel, case, size, size * 4, best=0.81, baseline_share=0.55, **more)
 
 
-def gather(size: int, world: int = 8, tier: str = "pr") -> dict[str, Any]:
+def gather(size: int) -> dict[str, Any]:
     """An all-gather; small sizes are bound by latency."""
-    return {
-        "kernel": "all_gather",
-        "case": f"w{world}_{size >> 10}k",
-        "tier": tier,
-        "dtype": "bf16",
-        "world": world,
-        "flops": 0,
-        "hbm_bytes": 2 * size,
-        "link_bytes": size * (world - 1) // world,
-        "payload_bytes": size,
-        "best": 0.75 * size / (size + 6e6),
-        "baseline_share": 0.70 * size / (size + 9e6),
-    }
+    shares = {"best": 0.75 * size / (size + 6e6), "baseline_share": 0.70 * size / (size + 9e6)}
+    return case_of("all_gather", f"w8_{size >> 10}k", 0, 2 * size, size * 7 // 8, size, world=8, **shares)
 
 
 CASES = [
     gemm("llm_down_m64", 64, 4096, 14336),
     gemm("llm_up_m4096", 4096, 28672, 4096),
-    gemm("square_8192", 8192, 8192, 8192, "nightly"),
+    gemm("square_8192", 8192, 8192, 8192, tier="nightly"),
     gemm("tp8_m2048", 2048, 8192, 28672, kernel="gemm_all_scatter", world=8),
     stream("rms_norm", "h8192_t4096", 8192 * 4096),
-    stream("rms_norm", "h4096_t16", 4096 * 16, "nightly"),
+    stream("rms_norm", "h4096_t16", 4096 * 16, tier="nightly"),
     stream("softmax", "v128k_t512", 131072 * 512),
     *(gather(1 << p) for p in range(16, 31, 2)),
 ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.dashboards import chromium, made_history, node, synthetic
 from tests.dashboards.made_history import MI300X
 from tests.dashboards.test_pages import study
 from tests.kit import mostly_nightly
+from tests.needed import needed
 
 PACKAGE = Path(__file__).parent / "axe"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -30,6 +32,25 @@ PAGES = (
     "kernels/gemm",
     "kernels/all_gather",
 )
+
+
+@pytest.fixture(scope="session")
+def tab() -> Iterator[chromium.Page]:
+    with chromium.browser(needed("Chromium")) as page:
+        yield page
+
+
+@pytest.fixture
+def page(tab: chromium.Page) -> Iterator[chromium.Page]:
+    """The tab, which must not have complained or asked for anything but files when the test is over."""
+    if tab.crashed:
+        tab.renew()
+    tab.errors.clear()
+    tab.requests.clear()
+    tab.size(1400, 1000)
+    yield tab
+    assert tab.errors == []
+    assert [address for address in tab.requests if not address.startswith(("file:", "data:", "about:", "blob:"))] == []
 
 
 @pytest.fixture(scope="module")

@@ -5,16 +5,61 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+from collections.abc import Mapping
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from ci.studies.declared import studies, study_named
 from ci.studies.declared.changes import Change, before_and_after
 from ci.studies.declared.cus import by_cus
 from ci.studies.declared.scaling import scaled
+from ci.studies.frame import with_derived
 from ci.studies.types import Study, StudyError, StudyPart, Tried
 from kernels.registry import discover
-from tests.ci.studies.made_rows import made_rows
+
+PLAIN: Mapping[str, Any] = {
+    "machine": "h200x2",
+    "env": "py3.12",
+    "commit": "c0ffee",
+    "regime": "spaced",
+    "operator": "gemm_all_scatter",
+    "case": "c",
+    "backend": "triton",
+    "point": "",
+    "knobs": {},
+    "config": {},
+    "dims": {},
+    "dtype": "fp16",
+    "world": 1,
+    "payload_bytes": 0,
+    "tier": "nightly",
+    "baseline": False,
+    "is_anchor": False,
+    "status": "ok",
+    "seconds": 1e-3,
+    "ratio": 1.0,
+    "low": math.nan,
+    "high": math.nan,
+    "flops": 0,
+    "hbm_bytes": 0,
+    "link_bytes": 0,
+    "arch": "sm_90",
+    "device": "NVIDIA H200",
+    "compute_units": 132,
+    "chip_id": math.nan,
+    "memory_bytes": 150_000_000_000,
+    "kind": "gpu",
+    "whole_s": math.nan,
+    "count": 2,
+}
+
+
+def made_rows(*rows: Mapping[str, Any]) -> pd.DataFrame:
+    """A row for each mapping, over PLAIN, with every derived column."""
+    return with_derived(pd.DataFrame([{**PLAIN, "kernel": PLAIN["operator"], **row} for row in rows]))
+
 
 DECLARED = (
     Change("hint", "op", {"hint": False}, {"hint": True}, ("m*",)),

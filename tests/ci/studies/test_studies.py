@@ -26,7 +26,7 @@ from ci.sweeps.run import Progressed, SweepPlan
 from ci.sweeps.rungs import Rungs
 from ci.trials.trial import Trial
 from tests.ci import made_trials
-from tests.ci.studies.made_rows import made_rows
+from tests.ci.studies.test_declared import made_rows
 from tests.ci.sweeps import driver
 from tests.ci.sweeps.made_lines import line
 
