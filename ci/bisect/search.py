@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -463,13 +462,3 @@ def _check_ends(places: Sequence[RowPlace], skipped: dict[int, str]) -> None:
         if end in skipped:
             said = f"{word}, {places[end].short}, cannot be measured: {skipped[end]}"
             raise BisectError(f"{said}; name another one that can")
-
-
-def expected_trials(classes: int, rules: SearchRules, ratio: float | None = None) -> float:
-    """Trials that a search over so many classes takes on average, for a step of `ratio` (None: 2.5 times the noise).
-
-    Fitted to tests/study/bisection.md: two trials for each bit of the place, and what the noise asks for; within 15 %
-    of its rows with one step.
-    """
-    step = abs(math.log(ratio)) if ratio and ratio not in (0, 1) else max(math.log1p(rules.smallest), 2.5 * rules.noise)
-    return min(max(2 * math.log2(max(classes, 1)) + 90 * (rules.noise / step) ** 2 - 7, 3.0), float(rules.most))

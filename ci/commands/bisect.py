@@ -16,16 +16,7 @@ from ci import programs
 from ci.bars import bar
 from ci.bisect import axes, show
 from ci.bisect.axes import FEWEST, Axis, KnobAxis, LiveTrials, PythonAxis, settings_of
-from ci.bisect.search import (
-    BisectError,
-    RowPlace,
-    SearchAnswer,
-    SearchRules,
-    SearchState,
-    expected_trials,
-    search,
-    state_of,
-)
+from ci.bisect.search import BisectError, RowPlace, SearchAnswer, SearchRules, SearchState, search, state_of
 from ci.commands.common.measuring import here
 from ci.commands.common.outcome import WHY, explained_commit
 from ci.git.repository import Repository
@@ -66,10 +57,6 @@ FOLDER = ".ridgeline/bisect"
 NOISE = 3.0
 """Typical scale of a trial's log-ratio / the policy's `trial_noise`, which leaves out what the rounds explain: recorded
 A/A trials of H200s have 0.08 to 0.6 % where the policy says 0.1 % (2026-11-20)."""
-
-TRIAL_S = {"gpu": 15.0, "cpu": 8.0}
-"""Seconds of a trial with one case, to say beforehand how long a search takes: an assumption.  A trial of gemm's ten
-cases took 4.3 s on an H200 (2026-11-22); here the program and its fork server are started for each, 5 to 10 s more."""
 
 LEAST = 1e-4
 """Smallest step that can be asked for: a trial of 40 rounds repeats to 0.1 % at best, so that less takes hundreds."""
@@ -113,10 +100,9 @@ def bisect(given: Given) -> int:
     """
     if not given.dry_run:
         wait_for_turn()
-    ratio: float | None = None
     ends, planned = given.ends, _planned(given)
     if given.event:
-        ends, planned, ratio = asked_of_event(given, planned)
+        ends, planned = asked_of_event(given, planned)
     request, thresholds = _program(given, planned), policy.load(given.policy_file)
     if request:
         planned = dataclasses.replace(planned, kernels=(request.name,), rounds=given.rounds or policy.PROGRAM_ROUNDS)
@@ -129,7 +115,7 @@ def bisect(given: Given) -> int:
     rules = _rules(thresholds, planned.kernels, given.most, given.smallest, kind)
     file = given.out or _file(given.axis, row, planned)
     if given.dry_run:
-        return print_plan(row, rules, file, ratio, given)
+        return print_plan(row, rules, file, given)
     measuring = request.measure if request else measure
     last = searched_live(row, planned, rules, file, given.as_json, measuring)
     explicable = given.why and given.axis == AXES[0] and not request
@@ -142,8 +128,8 @@ def bisect(given: Given) -> int:
 # ---- what is asked ------------------------------------------------------------------------------------------------
 
 
-def asked_of_event(given: Given, plan: MeasurePlan) -> tuple[tuple[str, str], MeasurePlan, float]:
-    """The ends that an event asks for, what is measured, and the size of its step as a ratio.
+def asked_of_event(given: Given, plan: MeasurePlan) -> tuple[tuple[str, str], MeasurePlan]:
+    """The ends that an event asks for, and what is measured.
 
     What the plan names already stays; else it is the series that moved most, in any tier.  Raises TriageError,
     BisectError, GitError.
@@ -172,7 +158,7 @@ def asked_of_event(given: Given, plan: MeasurePlan) -> tuple[tuple[str, str], Me
         cases=plan.cases or (f"{key.kernel}/{key.case}",),
         backends=plan.backends or (key.backend,),
     )
-    return (good, bad), chosen, event.ratio
+    return (good, bad), chosen
 
 
 def _program(given: Given, planned: MeasurePlan) -> ProgramRequest | None:
@@ -289,18 +275,15 @@ MOST_LINES = 12
 """Things that were put back that are listed."""
 
 
-def print_plan(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, given: Given) -> int:
-    """What would be searched, and how long it takes."""
+def print_plan(axis: Axis, rules: SearchRules, file: Path, given: Given) -> int:
+    """What would be searched."""
     state = state_of(axis.places, axis.known, rules, [])
-    count = expected_trials(state.classes, rules, ratio)
-    minutes = count * TRIAL_S[machine_kind()] / 60
     if given.as_json:
         listed = [{"name": p.name, "code": code} for p, code in zip(axis.places, axis.known, strict=True)]
-        plan_json = {"axis": axis.what, "places": listed, "classes": state.classes, "out": str(file)}
-        print_json({**plan_json, "trials": round(count, 1), "minutes": round(minutes, 1)})
+        print_json({"axis": axis.what, "places": listed, "classes": state.classes, "out": str(file)})
         return PASS
     for line in show.places_lines(axis.places, axis.known):
         click.echo(line)
     click.echo(f"{len(axis.places) - 1} {axis.what}s, {state.classes} with code that may differ")
-    click.echo(f"would take about {count:.0f} trials, {minutes:.0f} minutes, into {file}")
+    click.echo(f"would take at most {rules.most} trials, into {file}")
     return PASS

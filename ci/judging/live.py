@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, MeasurePlan, again, measure
-from ci.judging.judge import better_rounds, judge
+from ci.judging.judge import judge
 from ci.judging.policy import PROGRAM, Policy
 from ci.judging.types import Judgement, Verdict
 from ci.stats.sequential import Decision, Progress, decide
@@ -172,7 +172,7 @@ def compare(
 class TrialOrder:
     """Trials `first_trial` and on of some cases of an operator, in the words of the measuring program.
 
-    kernel "": of every operator but those `without`.  rounds: by case, where it is not the usual number.
+    kernel "": of every operator but those `without`.
     """
 
     kernel: str
@@ -180,7 +180,6 @@ class TrialOrder:
     first_trial: int
     trials: int
     without: tuple[str, ...] = ()
-    rounds: Mapping[str, int] = dataclasses.field(default_factory=dict, hash=False)
 
 
 def orders_json(orders: Sequence[TrialOrder]) -> str:
@@ -212,7 +211,6 @@ class TrialScheduler:
         self._program = program
         self._begun, self._held, self._extra_s = False, -1, 0.0 if plan.trials else EXTRA_S
         self._last: Outcome | None = None
-        self._compared: Sequence[Comparison] = ()
 
     def next(self) -> list[TrialOrder]:
         """The next orders: one trial of everything, which shows what launches equal code and needs no time; then what
@@ -228,7 +226,6 @@ class TrialScheduler:
             judgement = self._judged()
             decision = decide(self._progress, judgement.cases)
         orders = up_to(decision.trials, decision.cases, trials) if decision.action == "more" else []
-        orders = [self._informed(order, trials) for order in orders]
         if not orders:
             return []
         brought, self._held = len(trials) > self._held, len(trials)
@@ -252,11 +249,6 @@ class TrialScheduler:
             self._console.print(f"{of_all} look slower, not surely enough: measured on for up to {EXTRA_S:g} s")
         return bool(extra)
 
-    def _informed(self, order: TrialOrder, trials: Sequence[Trial]) -> TrialOrder:
-        """The order with the rounds that tell most in a second."""
-        rounds = better_rounds(order.kernel, order.cases, self._compared, trials, self._policy)
-        return dataclasses.replace(order, rounds=rounds)
-
     def outcome(self) -> Outcome:
         """The judgement of everything in the file, at its last look."""
         if self._last is None or len(self._last.file.trials) < len(self._log.read().trials):
@@ -268,8 +260,8 @@ class TrialScheduler:
         file = self._log.read()
         trials = self._own(file)
         gone = [one for one in undeclared(trials) if is_asked(one, self._plan)]
-        self._compared = [*comparisons(trials, remarks(file)), *gone]
-        self._last = Outcome(judge(self._compared, self._policy, self._progress), file)
+        compared = [*comparisons(trials, remarks(file)), *gone]
+        self._last = Outcome(judge(compared, self._policy, self._progress), file)
         return self._last.judgement
 
     def _own(self, file: TrialFile) -> list[Trial]:

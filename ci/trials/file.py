@@ -48,7 +48,6 @@ class Fault(enum.StrEnum):
     NOT_JSON = "not JSON"
     NOT_A_TRIAL = "not a trial"
     CONFLICT = "conflict"
-    MERGE = "conflict markers"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,10 +126,6 @@ def _parsed(content: bytes, digest: str) -> TrialFile:
     lines = content.split(b"\n")
     if damage and content[-1:] != b"\n":
         lines.pop()  # a line that the damage cut off
-    if merged := [number for number, line in enumerate(lines, 1) if line.startswith((b"<<<<<<< ", b">>>>>>> "))]:
-        lines = [b"" if line[:7] in MARKERS else line for line in lines]
-        why = "has the conflict markers of a merge; the trials of both sides are used, delete the three lines"
-        damage = (Rejected(merged[0], Fault.MERGE, why),)
     parsed = parse(lines, 1, checked=checked)
     strange = [one for one in parsed.rejected if not one.interrupted]
     if len(strange) > 1 and not (damage or parsed.trials or parsed.causes):
@@ -140,10 +135,6 @@ def _parsed(content: bytes, digest: str) -> TrialFile:
         )
         return TrialFile(Path(), (), (Rejected(0, Fault.NOT_A_TRIAL, why),))
     return dataclasses.replace(parsed, rejected=(*damage, *parsed.rejected))
-
-
-MARKERS = (b"<<<<<<<", b"|||||||", b"=======", b">>>>>>>")
-"""What the lines begin with that git puts around two sides of a conflict."""
 
 
 GZIP = b"\x1f\x8b"
