@@ -15,7 +15,7 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.orders import Report, of_format
 from benchmarks.coordinator.trial import Session
 from benchmarks.plan import PlannedCase, Protocol, Selection
-from benchmarks.reach.operators import of_harness
+from benchmarks.reach import of_harness
 from benchmarks.shapes import Json, JsonObject, clean
 from benchmarks.trial_file import Status
 

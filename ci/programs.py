@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from benchmarks.programs.reader import Program, ReaderError, declared, tables
-from benchmarks.reach.operators import NO_CODE
+from benchmarks.reach import NO_CODE
 from benchmarks.shapes import Json, Unfit, built, one_of
 from ci.git.checkout import keep_built
 from ci.git.command import git

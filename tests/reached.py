@@ -16,7 +16,7 @@ from pathlib import PurePath
 
 import pytest
 
-from benchmarks.reach.operators import Reach
+from benchmarks.reach import Reach
 from ci.git.command import GitError
 from ci.judging.reach import of_commits
 from tests.modules import PACKAGES, ROOT, everything, imports, syntax

@@ -19,9 +19,7 @@ SHARED = {
     "benchmarks.points",
     "benchmarks.programs.reader",
     "benchmarks.reach",
-    "benchmarks.reach.sources",
-    "benchmarks.reach.operators",
-    "benchmarks.reach.tree",
+    "benchmarks.sources",
 }
 """The descriptions of the trial file and of a sweep's points: writers and readers import them.  What a
 change of files can reach: whoever measures and whoever judges must agree on it.  And how a process of ours ends with

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reach.operators import Reach
+from benchmarks.reach import Reach
 from tests import reached
 from tests.reached import Change
 

@@ -12,14 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import trial_file
+from benchmarks import reach, trial_file
 from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed, WorkerPool, started
 from benchmarks.machine.fingerprint import unseen_gpu
 from benchmarks.plan import unknown_kernel
-from benchmarks.reach import operators
-from benchmarks.reach.operators import CheckoutCode
-from benchmarks.reach.sources import Unreadable
+from benchmarks.reach import CheckoutCode
 from benchmarks.shapes import Json, JsonObject
+from benchmarks.sources import Unreadable
 from benchmarks.trial_file import Status
 from kernels import registry, spec
 from kernels.project import current_kernel
@@ -198,7 +197,7 @@ def _description(checkout: Checkout, seen: Mapping[str, Any], answers: Mapping[s
         environment["executable"] = checkout.python
     modules = {name: own[-1] for name, own in homes.items()}
     for module, one in broken.items():
-        names = operators.declared_by(checkout.code.tree, module)
+        names = reach.declared_by(checkout.code.tree, module)
         one["declares"] = names and [current_kernel(name, checkout.renamed) for name in names]
     return Description(dict(sorted(kernels.items())), modules, list(broken.values()), seen["devices"], environment)
 
@@ -245,7 +244,7 @@ def refuse_unknown(asked: Sequence[str], checkouts: Iterable[Checkout]) -> None:
         listed_packages(checkout)
         tree = checkout.code.tree
         try:
-            known |= operators.declared(tree).keys()
+            known |= reach.declared(tree).keys()
         except (Unreadable, OSError):
             return
         if not all((checkout.path / home).is_dir() for home in tree.homes):

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.isa.compile import environment
 from benchmarks.isa.pool import CompileProcess, CompileSetting, Ended, Farm, Limits
-from benchmarks.reach.operators import of_harness
+from benchmarks.reach import of_harness
 from benchmarks.shapes import JsonObject, clean
 from benchmarks.trial_file import Status
 

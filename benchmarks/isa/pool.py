@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks import lifetime
 from benchmarks.isa.compile import environment, target
-from benchmarks.reach.operators import CheckoutCode
+from benchmarks.reach import CheckoutCode
 
 HARNESS = Path(__file__).resolve().parents[2]
 MODULE = "benchmarks.isa.worker"

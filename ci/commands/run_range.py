@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks.reach.operators import reached_by_all
+from benchmarks.reach import reached_by_all
 from ci import harness
 from ci.commands.common.measuring import VerbClock
 from ci.git.repository import Commit, LocalCheckout, RangeError, Repository

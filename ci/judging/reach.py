@@ -18,10 +18,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from benchmarks.reach import tree
-from benchmarks.reach.operators import COMPILED, DIGITS, Reach, compared, declared, digest, reached, reached_by_all
-from benchmarks.reach.sources import Unreadable
-from benchmarks.reach.tree import SourceTree
+from benchmarks import sources
+from benchmarks.reach import COMPILED, DIGITS, Reach, compared, declared, digest, reached, reached_by_all
+from benchmarks.sources import SourceTree, Unreadable
 from ci.git.command import GitError, git, git_or_none, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
@@ -33,7 +32,7 @@ from kernels.project import FILES, Layout, current_name, layout, unknown_new_nam
 @functools.lru_cache(maxsize=4)
 def of_checkouts(base: LocalCheckout, head: LocalCheckout) -> Reach:
     """What differs between two checkouts on this disk, as they were when this command first asked."""
-    return compared(*(tree.of_folder(side.path) for side in (base, head)))
+    return compared(*(sources.of_folder(side.path) for side in (base, head)))
 
 
 def of_commits(root: Path, base: str, head: str) -> Reach:
@@ -298,11 +297,11 @@ def file_labels(repository: Repository, commits: Sequence[Commit], kernels: Sequ
 
 
 def _blobs(root: Path, commit: str) -> dict[str, str]:
-    """Digest of every file of a commit by its path, and the commit of every submodule (see tree.SUBMODULE)."""
+    """Digest of every file of a commit by its path, and the commit of every submodule (see sources.SUBMODULE)."""
     entries = git(root, "ls-tree", "-r", "-z", "--full-tree", commit).split("\0")
-    found = [match.groups() for entry in entries if (match := tree.ENTRY.fullmatch(entry))]
-    named = ((f"{path}/" if mode == tree.SUBMODULE else path, digest) for mode, digest, path in found)
-    return {path: digest for path, digest in named if not any(map(tree.is_hidden, path.split("/")))}
+    found = [match.groups() for entry in entries if (match := sources.ENTRY.fullmatch(entry))]
+    named = ((f"{path}/" if mode == sources.SUBMODULE else path, digest) for mode, digest, path in found)
+    return {path: digest for path, digest in named if not any(map(sources.is_hidden, path.split("/")))}
 
 
 def renamed_in(root: Path, commit: str) -> Mapping[str, str]:

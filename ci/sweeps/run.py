@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
-from benchmarks.reach.operators import CheckoutCode, digest
+from benchmarks.reach import CheckoutCode, digest
 from ci import harness
 from ci.git.repository import LocalCheckout
 from ci.sweeps.measured import Measured, SweepError, gathered

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.reach import tree
-from benchmarks.reach.tree import SourceTree
+from benchmarks.sources import SourceTree, of_folder
 from ci.git.command import git
 from ci.git.repository import LocalCheckout, records
 from ci.harness import FAULTS, INTERRUPTED, MEASURED, MeasurePlan
@@ -56,7 +55,7 @@ class Sides:
     @functools.cached_property
     def sources(self) -> tuple[SourceTree, SourceTree]:
         """The files that an operator can come from, of base and of head."""
-        base, head = (tree.of_folder(side.path) for side in (self.base, self.head))
+        base, head = (of_folder(side.path) for side in (self.base, self.head))
         return base, head
 
     def texts(self, name: str) -> tuple[str, str]:

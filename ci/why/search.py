@@ -17,7 +17,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from benchmarks.reach.sources import syntax
+from benchmarks.sources import syntax
 
 # What may have made a case slower, what is left of the slow-down without it, and what follows from that.
 

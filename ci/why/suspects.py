@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.reach.operators import compared, declared
-from benchmarks.reach.tree import SourceTree
+from benchmarks.reach import compared, declared
+from benchmarks.sources import SourceTree
 from ci.trials.trial import Arm, Environment, Scalar, Trial
 from ci.why import search
 from ci.why.experiments import Sides

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reach import operators, tree
-from benchmarks.reach.operators import CheckoutCode, compared
-from benchmarks.reach.sources import Unreadable, imported
-from benchmarks.reach.tree import of_folder
+from benchmarks import reach
+from benchmarks.reach import CheckoutCode, compared
+from benchmarks.sources import SourceTree, Unreadable, imported, of_folder
 from kernels.project import layout
 from tests.kit import git
 
@@ -35,7 +34,7 @@ def reached(root: Path, **settings: str) -> set[str]:
     """What operator rms reaches, whose package is perf."""
     written(root, {"ridgeline.toml": 'kernels = ["perf"]\n' + "".join(f"{k} = {v}\n" for k, v in settings.items())})
     tree = of_folder(root)
-    return operators.reached(tree, operators.declared(tree)["rms"])
+    return reach.reached(tree, reach.declared(tree)["rms"])
 
 
 @pytest.mark.parametrize("source", ["", "src/", "python/", "packages/mine/src/"])
@@ -153,7 +152,7 @@ def test_an_operator_that_somebody_else_makes_is_not_overlooked(tmp_path, text, 
     for side in sides:
         written(side, {"ridgeline.toml": 'kernels = ["perf"]'})
     written(sides[1], {"perf/more.py": f"{text}\n# changed"})
-    found = operators.compared(*map(of_folder, sides))
+    found = reach.compared(*map(of_folder, sides))
     assert bool(found.unknown) is not readable, found
 
 
@@ -402,12 +401,12 @@ SOURCES = {
 }
 
 
-def made(folder: Path, changed: dict[str, str | None]) -> tree.SourceTree:
+def made(folder: Path, changed: dict[str, str | None]) -> SourceTree:
     for name, text in {**SOURCES, **changed}.items():
         if text is not None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
-    return tree.of_folder(folder)
+    return of_folder(folder)
 
 
 @pytest.mark.parametrize(
@@ -431,7 +430,7 @@ def made(folder: Path, changed: dict[str, str | None]) -> tree.SourceTree:
 )
 def test_a_changed_file_reaches_the_operators_that_use_it(tmp_path, changed, differing):
     base, head = made(tmp_path / "base", {}), made(tmp_path / "head", {changed: SOURCES[changed] + "more = 1\n"})
-    found = operators.compared(base, head)
+    found = reach.compared(base, head)
     assert (set(found.differing), found.unknown) == (differing, "")
     assert set(found.same) == {"gemm", "gather", "reduce"} - differing
     assert set(found.differing.values()) <= {(changed,)}, "the file is named"
@@ -440,17 +439,17 @@ def test_a_changed_file_reaches_the_operators_that_use_it(tmp_path, changed, dif
 def test_a_file_that_is_new_or_gone_counts(tmp_path):
     base = made(tmp_path / "base", {"kernels/gemm/new.py": ""})
     head = made(tmp_path / "head", {"kernels/gather.py": None, "kernels/scan.py": KERNEL.format("scan")})
-    assert set(operators.compared(base, head).differing) == {"gemm", "gather", "scan"}
+    assert set(reach.compared(base, head).differing) == {"gemm", "gather", "scan"}
 
 
 def test_what_cannot_be_read_reaches_everything(tmp_path):
     base, head = made(tmp_path / "base", {}), made(tmp_path / "head", {"kernels/odd.py": "k = Kernel(make())"})
-    assert "cannot be read" in operators.compared(base, head).unknown
+    assert "cannot be read" in reach.compared(base, head).unknown
     with pytest.raises(Unreadable):
-        operators.declared(head)
+        reach.declared(head)
     (tmp_path / "base" / "ridgeline.toml").write_text('kernels = ["kernels", "more"]')
-    other = tree.of_folder(tmp_path / "base")
-    assert "kernels, more in head" in operators.compared(base, other).unknown
+    other = of_folder(tmp_path / "base")
+    assert "kernels, more in head" in reach.compared(base, other).unknown
 
 
 def test_a_file_that_does_not_parse_may_import_anything():
@@ -477,8 +476,8 @@ print(json.dumps(found))
 
 @pytest.mark.slow
 def test_whatever_an_operator_imports_when_it_runs_is_reached():
-    ours = tree.of_folder(ROOT)
-    homes = operators.declared(ours)
+    ours = of_folder(ROOT)
+    homes = reach.declared(ours)
     modules = {name: parts[0].replace("/", ".") for name, parts in homes.items()}
     preload = f"import torch\n{ORACLE}"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -488,12 +487,12 @@ def test_whatever_an_operator_imports_when_it_runs_is_reached():
     for name, files in json.loads(said.stdout).items():
         own = {str(Path(one).relative_to(ROOT)) for one in files if Path(one).is_relative_to(ROOT / "kernels")}
         assert own
-        assert own <= operators.reached(ours, homes[name]), name
+        assert own <= reach.reached(ours, homes[name]), name
 
 
 def test_our_operators_do_not_reach_each_other():
-    ours = tree.of_folder(ROOT)
-    found = operators.reached(ours, ["kernels/gemm"])
+    ours = of_folder(ROOT)
+    found = reach.reached(ours, ["kernels/gemm"])
     assert {"kernels/gemm/device.py", "kernels/gemm/tuned.toml", "kernels/hardware.py"} <= found
     assert not [path for path in found if path.startswith(("kernels/all_reduce/", "kernels/grouped_gemm/"))]
 

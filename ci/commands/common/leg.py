@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks.reach.operators import Reach
+from benchmarks.reach import Reach
 from ci import programs
 from ci.git.command import GitError, git_or_none, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository, on_main

@@ -15,7 +15,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from benchmarks.reach.operators import Reach
+from benchmarks.reach import Reach
 from ci.git.command import GitError
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import TIERS, MeasureError, MeasurePlan, machine_kind, options, query

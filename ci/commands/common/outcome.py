@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks import trial_file
-from benchmarks.reach.operators import Reach
+from benchmarks.reach import Reach
 from benchmarks.trial_file import OutputError
 from ci.bars import Bars
 from ci.commands.common.measuring import VerbClock, two_checkouts, with_changed_rows

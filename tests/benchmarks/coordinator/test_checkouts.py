@@ -8,9 +8,8 @@ import pytest
 
 from benchmarks.coordinator.checkouts import Checkout, describe, refuse_unknown
 from benchmarks.plan import UsageError
-from benchmarks.reach.operators import declared
-from benchmarks.reach.sources import Unreadable, names_in
-from benchmarks.reach.tree import of_folder
+from benchmarks.reach import declared
+from benchmarks.sources import Unreadable, names_in, of_folder
 from kernels.registry import discover
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.bringup import STEPS
-from benchmarks.reach.operators import Reach
+from benchmarks.reach import Reach
 from ci.commands import run as module
 from ci.commands import verify as bringup
 from ci.commands.common import measuring

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reach.operators import Reach
+from benchmarks.reach import Reach
 from ci.harness import MeasurePlan
 from ci.judging import reach
 from ci.judging.types import Judgement, Verdict, to_json

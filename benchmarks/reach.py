@@ -20,8 +20,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from benchmarks.reach.sources import KERNEL, Imported, Unreadable, imported, makers, names_in, syntax
-from benchmarks.reach.tree import SourceTree, is_of_part, module_name, of_folder
+from benchmarks.sources import (
+    KERNEL,
+    Imported,
+    SourceTree,
+    Unreadable,
+    imported,
+    is_of_part,
+    makers,
+    module_name,
+    names_in,
+    of_folder,
+    syntax,
+)
 from kernels.project import FILES, current_kernel
 
 OF_THE_HARNESS = ("kernels.spec", "kernels.symmetric_heap")
@@ -308,7 +319,7 @@ def _files_named(index: _Index, text: str, reached_files: set[str]) -> Iterator[
 # The code of a checkout on this disk: its digests, and whether what ran is what they cover.
 
 
-HARNESS = Path(__file__).resolve().parents[2]
+HARNESS = Path(__file__).resolve().parents[1]
 
 BY_HARNESS = ("kernels/registry.py", "kernels/project.py", "kernels/_shared/__init__.py", *FILES)
 """Files of a checkout that the measuring process reads for itself: settings, and modules of one of Ridgeline."""
