@@ -16,9 +16,8 @@ from ci import programs
 from ci.bars import bar
 from ci.bisect import axes, show
 from ci.bisect.axes import FEWEST, Axis, KnobAxis, LiveTrials, PythonAxis, settings_of
-from ci.bisect.search import BisectError, RowPlace, SearchAnswer, SearchRules, SearchState, search, state_of
+from ci.bisect.search import BisectError, SearchRules, SearchState, search, state_of
 from ci.commands.common.measuring import here
-from ci.commands.common.outcome import WHY, explained_commit
 from ci.git.repository import Repository
 from ci.harness import MeasurePlan, again, machine_kind, measure
 from ci.history import reading, triage, words
@@ -33,14 +32,12 @@ from ci.options import (
     PASS,
     POLICY,
     RARE,
-    RECORD,
     RESULTS,
     TIMED,
     Given,
     err_console,
     of_project,
     option,
-    out_console,
     plan,
     print_json,
     verb,
@@ -48,7 +45,6 @@ from ci.options import (
     with_rounds,
 )
 from ci.programs import ProgramRequest
-from ci.report.words import cause_lines
 from kernels import project
 
 FOLDER = ".ridgeline/bisect"
@@ -79,11 +75,9 @@ EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
 @option("--program NAME", "A benchmark program of ridgeline.toml in place of operators.", heading=RARE)
 @POLICY
 @OUT
-@RECORD
 @RESULTS
 @JSON
 @DRY_RUN
-@WHY
 def bisect(given: Given) -> int:
     """Find the commit between GOOD and BAD that changed a speed, trial by trial, until it is 99 % sure.
 
@@ -118,10 +112,11 @@ def bisect(given: Given) -> int:
         return print_plan(row, rules, file, given)
     measuring = request.measure if request else measure
     last = searched_live(row, planned, rules, file, given.as_json, measuring)
-    explicable = given.why and given.axis == AXES[0] and not request
-    pair = neighbours(last.answer, row.places) if explicable else None
-    if pair:
-        _explain(*pair, planned, file, given)
+    step = last.answer.culprit if last.answer else None
+    if step and step.high == step.low + 1 and step.shift > 0 and given.axis == AXES[0] and not request:
+        what = [f"--case {case}" for case in planned.cases] or [f"--kernel {kernel}" for kernel in planned.kernels]
+        pair = row.places[step.low].short, row.places[step.high].short
+        click.echo(f"`ridgeline ab {' '.join([*pair, *what])}` says why", err=given.as_json)
     return PASS if last.answer else NO_VERDICT
 
 
@@ -250,29 +245,6 @@ def searched_live(
         onward = f"`{again(trials=2 * rules.most)}` goes on"
         click.echo(show.answer(states[-1], axis.places, axis.what, onward))
     return states[-1]
-
-
-def neighbours(found: SearchAnswer | None, places: Sequence[RowPlace]) -> tuple[str, str] | None:
-    """(last good, first bad) of an answer that names two neighbours of which the second is slower."""
-    step = found.culprit if found else None
-    if step is None or step.high > step.low + 1 or step.shift <= 0:
-        return None
-    return places[step.low].name, places[step.high].name
-
-
-def _explain(good: str, bad: str, planned: MeasurePlan, file: Path, given: Given) -> None:
-    """Why the first bad commit is slower than the last good one."""
-    console = err_console()
-    console.print("why: comparing the two neighbours afresh")
-    asked = (planned, policy.load(given.policy_file), file, console, given.why_seconds)
-    kept_in = given.results if given.record else None
-    for one in explained_commit(Repository(Path.cwd()), good, bad, *asked, kept_in):
-        lines = [f"why {', '.join(one.cases)}: {one.sentence}", *cause_lines(one, MOST_LINES)]
-        (console if given.as_json else out_console()).print("\n".join(lines), markup=False, soft_wrap=True)
-
-
-MOST_LINES = 12
-"""Things that were put back that are listed."""
 
 
 def print_plan(axis: Axis, rules: SearchRules, file: Path, given: Given) -> int:

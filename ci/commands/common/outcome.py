@@ -17,9 +17,9 @@ from benchmarks import trial_file
 from benchmarks.reach import Reach
 from benchmarks.trial_file import OutputError
 from ci.bars import Bars
-from ci.commands.common.measuring import VerbClock, two_checkouts, with_changed_rows
+from ci.commands.common.measuring import VerbClock, with_changed_rows
 from ci.git.command import GitError
-from ci.git.repository import LocalCheckout, Repository
+from ci.git.repository import LocalCheckout
 from ci.harness import MeasureError, MeasurePlan, again, machine_kind
 from ci.judging import live, policy, reach
 from ci.judging.policy import Policy
@@ -236,33 +236,6 @@ def _errors_printed(console: Console) -> Iterator[None]:
         console.print("why: interrupted; the verdict stands without it", style="yellow")
     except (GitError, MeasureError, OutputError, OSError) as error:
         console.print(f"why: broken off: {error}", style="yellow", markup=False)
-
-
-def explained_commit(
-    repository: Repository,
-    good: str,
-    bad: str,
-    plan: MeasurePlan,
-    rules: Policy,
-    file: Path,
-    console: Console,
-    seconds: float,
-    results: Path | None,
-) -> tuple[Explanation, ...]:
-    """Two commits that a search has found next to each other, compared afresh, and what made the second one slower.
-
-    It is recorded in `results`, None for nowhere.
-    """
-    with _errors_printed(console):
-        sides = two_checkouts(repository, good, bad)
-        plan, folder = dataclasses.replace(plan, trials=0), _folder(file)
-        found = live.compare(sides, plan, rules, machine_kind(), folder / "compared.jsonl", console)
-        trials = found.file.trials
-        made = explain(sides, found.judgement, trials, plan, rules, folder, seconds=seconds)
-        if made and results:
-            keep_causes(made, sides, plan, trials, results)
-        return made
-    return ()
 
 
 def causes_of_commits(

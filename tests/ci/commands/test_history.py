@@ -42,7 +42,7 @@ run = functools.partial(ridgeline, "bisect")
 def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_path) -> None:
     _, commits = inside
     out = tmp_path / "trials.jsonl"
-    asked = ("v0", "v20", *CASE, *FAST, "--out", out, "--json", "--no-why")
+    asked = ("v0", "v20", *CASE, *FAST, "--out", out, "--json")
     few = run(*asked, "--trials", "3")
     assert few.exit_code == NO_VERDICT, few.output
     stopped = json.loads(few.stdout)
@@ -63,7 +63,7 @@ def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_p
     last = found["steps"][-1]
     assert (last["base"], last["head"]) == (commits[toys.SLOWER - 1], commits[toys.SLOWER])
 
-    again = run("v0", "v20", *CASE, *FAST, "--out", out, "--no-why")
+    again = run("v0", "v20", *CASE, *FAST, "--out", out)
     assert again.exit_code == PASS, again.output
     assert len(out.read_text().splitlines()) == found["trials"], "what is decided is measured no further"
     assert f"first bad commit: {commits[toys.SLOWER][:8]} change {toys.SLOWER}: +" in again.stdout

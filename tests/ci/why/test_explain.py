@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ci.bisect.search import Culprit, RowPlace, SearchAnswer
-from ci.commands.bisect import neighbours
 from ci.commands.common import outcome as why
 from ci.commands.common.outcome import hand_over
 from ci.git.repository import Commit, LocalCheckout, Repository
@@ -106,16 +104,6 @@ def test_a_verdict_stands_without_its_cause(sides, tmp_path, monkeypatch, error,
     asked = (outcome, sides, MeasurePlan(), policy.load(), tmp_path / "t.jsonl", console)
     assert why.explained(*asked, 60.0) == ()
     assert said in console.file.getvalue()  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("low", "shift", "pair"), [(2, 0.02, ("c2", "c3")), (1, 0.02, None), (2, -0.02, None)], ids=str
-)
-def test_a_search_is_explained_where_it_found_one_slower_neighbour(low, shift, pair) -> None:
-    places = [RowPlace(f"c{n}", f"c{n}") for n in range(5)]
-    found = SearchAnswer(Culprit(low, 3, 0.99, shift), 0.99)
-    assert neighbours(found, places) == pair
-    assert neighbours(None, places) is None
 
 
 # What is handed over with the trials: one line for each explanation, once.
