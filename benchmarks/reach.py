@@ -73,10 +73,6 @@ class Reach:
         return not self.differing and not self.unknown
 
 
-Homes = Mapping[str, tuple[str, ...]]
-"""The parts of packages in which each operator is declared: folders, or modules without .py."""
-
-
 def compared(base: SourceTree, head: SourceTree) -> Reach:
     """What can differ between two trees."""
     if base.layout.packages != head.layout.packages:
@@ -94,7 +90,13 @@ def compared(base: SourceTree, head: SourceTree) -> Reach:
     names = dict.fromkeys([*of_head, *of_base])
     if not names:
         return Reach(unknown="no operator can be read from the source without running it")
-    changed = {name: _changed(name, (base, of_base), (head, of_head)) for name in names}
+    changed = {
+        name: differing_files(
+            *(base, reached(base, of_base[name]) if name in of_base else ()),
+            *(head, reached(head, of_head[name]) if name in of_head else ()),
+        )
+        for name in names
+    }
     same = tuple(name for name, files in changed.items() if not files)
     differing = {name: files for name, files in changed.items() if files}
     new, gone = frozenset(of_head.keys() - of_base.keys()), frozenset(of_base.keys() - of_head.keys())
@@ -160,16 +162,14 @@ def part_of_module(tree: SourceTree, module: str) -> str:
     return "/".join(filter(None, (home, first)))
 
 
-def _changed(name: str, *sides: tuple[SourceTree, Homes]) -> tuple[str, ...]:
-    """Files that the operator can reach on one side and that the other side lacks or has otherwise; comments and
-    formatting of Python files do not count."""
-    base, head = (
-        {path: tree.digest(path) for path in reached(tree, homes[name])} if name in homes else {}
-        for tree, homes in sides
-    )
-    differing = sorted(path for path in {*base, *head} if base.get(path) != head.get(path))
-    trees = [tree for tree, _ in sides]
-    return tuple(path for path in differing if not _is_same_code(path, trees))
+def differing_files(
+    base: SourceTree, of_base: Iterable[str], head: SourceTree, of_head: Iterable[str]
+) -> tuple[str, ...]:
+    """Those of these files that the other side lacks or has otherwise; comments and formatting of Python files do not
+    count."""
+    old, new = ({path: tree.digest(path) for path in paths} for tree, paths in ((base, of_base), (head, of_head)))
+    differing = sorted(path for path in {*old, *new} if old.get(path) != new.get(path))
+    return tuple(path for path in differing if not _is_same_code(path, (base, head)))
 
 
 def _is_same_code(path: str, trees: Iterable[SourceTree]) -> bool:

@@ -16,22 +16,139 @@ from pathlib import Path
 from rich.console import Console
 
 from ci.git.repository import LocalCheckout
-from ci.harness import MeasurePlan, measure
+from ci.harness import FAULTS, INTERRUPTED, MEASURED, MeasurePlan, measure
 from ci.isa.compiled import TARGETS, CompileError, IsaError, TreeCompiler, Wanted
 from ci.isa.judge import compare
 from ci.isa.rules import IsaPolicy
 from ci.isa.text import lines
-from ci.judging.live import MeasureAlone
+from ci.judging.judge import judge
+from ci.judging.live import Interrupted, MeasureAlone, of_head
 from ci.judging.policy import Policy
+from ci.judging.states import OUTCOMES
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.records.ledger import Explanation, TriedCause
 from ci.report.words import interval, percent
+from ci.trials.comparisons import Status, comparisons
+from ci.trials.file import Followed
 from ci.trials.trial import Trial
-from ci.why import search as searching
 from ci.why import suspects
-from ci.why.experiments import Experiments, Question, Sides
-from ci.why.search import CauseAnswer, CauseFinding, Search, Slowdown, Suspect, SuspectKind
+from ci.why.search import CauseAnswer, CauseFinding, Search, Slowdown, Suspect, SuspectKind, classified, parts_first
+from ci.why.suspects import Sides, digest
 from kernels import project
+
+# Head with something put back, measured against base in lock-step: how much of the slow-down is left.
+
+
+LOOKS = (3, 6, 12)
+"""Trials of one experiment: the fewest that the policy judges, and twice as many each time these leave it open, up to
+the policy's own budget.  Where the trials say which code is launched, one comes first: base's own code needs no more.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What is to be explained: a backend in one case of an operator that is so much slower.
+
+    plan: how it was measured.  known_code: the trials say which code objects are launched.
+    """
+
+    operator: str
+    backend: str
+    case: str
+    whole: Slowdown
+    plan: MeasurePlan
+    known_code: bool = False
+
+    @property
+    def name(self) -> str:
+        """operator/backend/case."""
+        return f"{self.operator}/{self.backend}/{self.case}"
+
+
+@dataclasses.dataclass
+class Experiments:
+    """Makes and measures trees between base and head.  until: time.monotonic() at which no experiment begins any more.
+
+    folder: where trees and trials go; what lies there of an interrupted run is used.  say: what is done now, for a bar.
+    """
+
+    sides: Sides
+    policy: Policy
+    folder: Path
+    until: float
+    measuring: MeasureAlone
+    say: Callable[[str], None] = lambda said: None
+    trials: int = 0
+    experiments: int = 0
+
+    def slowdown(self, question: Question, floor: float, put: Sequence[Suspect]) -> Slowdown | None:
+        """How much slower than base head is with these put back; None when the time is over."""
+        if time.monotonic() >= self.until:
+            return None
+        self.experiments += 1
+        self.say(" + ".join(one.name for one in put))
+        tree = self.sides.between(put)
+        plan = planned(question, put)
+        out = self.folder / f"{digest(question.name, tree.path.name, repr(plan))}.jsonl"
+        left = Slowdown.failed("it was not measured")
+        for target in (1, *LOOKS) if question.known_code else LOOKS:
+            left = self._looked(question, tree, plan, out, target)
+            unclear = classified(question.whole, question.whole, left, floor) is CauseAnswer.UNCLEAR
+            if left.base_code or not unclear or time.monotonic() >= self.until:
+                break
+        return left
+
+    def _looked(self, question: Question, tree: LocalCheckout, plan: MeasurePlan, out: Path, target: int) -> Slowdown:
+        """What is left after so many trials; those that the file has already count."""
+        missing = target - len(Followed(out).read().trials)
+        said = self._measured(tree, dataclasses.replace(plan, trials=missing), out) if missing > 0 else ""
+        trials = Followed(out).read().trials
+        return of_trials(trials, question, self.policy) if trials else Slowdown.failed(said)
+
+    def _measured(self, tree: LocalCheckout, plan: MeasurePlan, out: Path) -> str:
+        """Measure; the last that the measuring program said, which is why there is no trial if there is none."""
+        text = io.StringIO()
+        code = self.measuring((self.sides.base, tree), plan, out, Console(file=text, width=400))
+        if code == INTERRUPTED:
+            raise Interrupted(f"interrupted; what was measured to explain the slow-down is in {self.folder}")
+        self.trials += plan.trials if code in (MEASURED, FAULTS) else 0
+        return (text.getvalue().strip().splitlines() or [""])[-1]
+
+
+def planned(question: Question, put: Sequence[Suspect]) -> MeasurePlan:
+    """The plan of the comparison, for one backend of one case, with head's knobs and Python as they are put back."""
+    pythons = dict(question.plan.pythons)
+    if any(one.kind is SuspectKind.ENVIRONMENT for one in put):
+        pythons.pop("head", None)
+        pythons |= {"head": pythons["base"]} if "base" in pythons else {}
+    back = [f"head.{one.setting}" for one in put if one.kind is SuspectKind.KNOB]
+    given = map(of_head, question.plan.knobs)
+    return dataclasses.replace(
+        question.plan,
+        tier="sweep",
+        kernels=(question.operator,),
+        cases=(f"{question.operator}/{question.case}",),
+        backends=(question.backend,),
+        knobs=tuple({one.partition("=")[0]: one for one in [*given, *back]}.values()),
+        pythons=pythons,
+        first_trial=0,
+    )
+
+
+def of_trials(trials: Sequence[Trial], question: Question, policy: Policy) -> Slowdown:
+    """What a file of an experiment says of its one case."""
+    found = [one for one in comparisons(trials) if one.case == question.name]
+    if not found:
+        return Slowdown.failed("neither side can run it")
+    if found[0].head_status is not Status.OK:
+        return Slowdown.failed(f"{OUTCOMES[found[0].head_status]}: {found[0].head_why}")
+    said, same = judge(found, policy).cases[0], found[0].same_code
+    if said.ratio and said.ci_low and said.ci_high:
+        left = Slowdown.of_ratio(said.ratio, said.ci_low, said.ci_high, said.trials)
+        return dataclasses.replace(left, base_code=same)
+    reach = 0.0 if same else math.inf
+    return Slowdown(0.0, -reach, reach, len(trials), base_code=same)
+
 
 # What was found, as sentences and as the values that a report keeps.
 
@@ -241,7 +358,7 @@ def _searched(question: Question, group: SlowGroup, bench: Experiments) -> Searc
 def _with_parts(found: Search, question: Question, floor: float, bench: Experiments) -> Iterator[CauseFinding]:
     put: tuple[Suspect, ...] = ()
     for one in found.findings:
-        if searching.parts_first(one):
+        if parts_first(one):
             one = dataclasses.replace(one, parts=_parts(one, put, question, floor, bench))
         put = (*put, *(one.suspects if one.answer.explains else ()))
         yield one

@@ -9,94 +9,13 @@ none alone explains what is left, all of them are put back, and those taken out 
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import difflib
 import enum
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
-
-from benchmarks.sources import syntax
+from collections.abc import Callable, Iterator, Sequence
 
 # What may have made a case slower, what is left of the slow-down without it, and what follows from that.
-
-
-# The places in which two texts of a file differ, and the text of one with some places as they are in the other.
-
-
-@dataclasses.dataclass(frozen=True)
-class Hunk:
-    """Lines that differ: [start, end) in either text, counted from 0.  where: the function or class around them."""
-
-    number: int
-    base: tuple[int, int]
-    head: tuple[int, int]
-    where: str = ""
-
-
-def hunks(base: str, head: str) -> tuple[Hunk, ...]:
-    """Every place in which head differs from base, in order."""
-    old, new = base.splitlines(), head.splitlines()
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    around = _definitions(head)
-    places = [(a, b, c, d) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
-    return tuple(Hunk(n, (a, b), (c, d), _name(around, c)) for n, (a, b, c, d) in enumerate(places))
-
-
-def put_back(base: str, head: str, numbers: Collection[int]) -> str:
-    """Head's text with the hunks of these numbers as they are in base."""
-    old, new = base.splitlines(keepends=True), head.splitlines(keepends=True)
-    lines: list[str] = []
-    at = 0
-    for hunk in hunks(base, head):
-        lines += new[at : hunk.head[0]]
-        lines += old[slice(*hunk.base)] if hunk.number in numbers else new[slice(*hunk.head)]
-        at = hunk.head[1]
-    return "".join(_ended(lines + new[at:]))
-
-
-def same_program(base: str, head: str) -> bool:
-    """Whether two texts of Python differ in comments and blank space only; False if one of them is no Python."""
-    return (code := syntax(base)) is not None and code == syntax(head)
-
-
-def changed_lines(base: str, head: str, hunk: Hunk) -> tuple[str, str]:
-    """(base's, head's) first line of a hunk that says something, "" where a side has none."""
-    return _first(base.splitlines()[slice(*hunk.base)]), _first(head.splitlines()[slice(*hunk.head)])
-
-
-def _first(lines: Sequence[str]) -> str:
-    return next((line.strip() for line in lines if line.strip() and not line.strip().startswith("#")), "")
-
-
-def _ended(lines: list[str]) -> Iterator[str]:
-    """Lines that all end, but perhaps the last."""
-    yield from (line if line.endswith("\n") else f"{line}\n" for line in lines[:-1])
-    yield from lines[-1:]
-
-
-Definition = tuple[int, int, str]
-"""[start, end) of a function or class, counted from 0, and its name."""
-
-
-def _definitions(text: str) -> list[Definition]:
-    """The functions and classes of the top level, with their decorators; none if it is no Python."""
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError):
-        return []
-    named = [one for one in body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
-    return [(_start(one), one.end_lineno or one.lineno, one.name) for one in named]
-
-
-def _start(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
-    return min([one.lineno, *(decorator.lineno for decorator in one.decorator_list)]) - 1
-
-
-def _name(around: Sequence[Definition], start: int) -> str:
-    """The definition in which a place begins, "" outside of all."""
-    return next((name for first, last, name in around if first <= start < last), "")
 
 
 class SuspectKind(enum.StrEnum):
@@ -129,7 +48,7 @@ class Suspect:
 
     name: what it is called, "num_stages" or a path.  change: the difference in words, "3 → 2".
     setting: of a knob, what puts it back, "num_stages=3".  path: of a file or a part of it, from the root of the tree.
-    hunks: of a part, the numbers of its hunks (see `hunks`).
+    hunks: of a part, the numbers of its hunks (see `ci.why.suspects.hunks`).
     weight: how likely it is the cause, against 1 for a file that the operator shares with others.
     """
 

@@ -1,15 +1,199 @@
-"""What differs between base and head in a case: its knobs, the files that it can come from, the environment."""
+"""What differs between base and head in a case and can be put back: knobs, files and parts of them, the environment;
+and trees between the two sides, head with some of it as it is in base."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import ast
+import dataclasses
+import difflib
+import functools
+import hashlib
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from benchmarks.reach import compared, declared
-from benchmarks.sources import SourceTree
+from benchmarks.reach import compared, declared, differing_files
+from benchmarks.sources import SourceTree, is_of_part, of_folder, syntax
+from ci.git.command import git
+from ci.git.repository import LocalCheckout, records
 from ci.trials.trial import Arm, Environment, Scalar, Trial
-from ci.why import search
-from ci.why.experiments import Sides
 from ci.why.search import Suspect, SuspectKind
+from kernels import project
+
+# The places in which two texts of a file differ, and the text of one with some places as they are in the other.
+
+
+@dataclasses.dataclass(frozen=True)
+class Hunk:
+    """Lines that differ: [start, end) in either text, counted from 0.  where: the function or class around them."""
+
+    number: int
+    base: tuple[int, int]
+    head: tuple[int, int]
+    where: str = ""
+
+
+def hunks(base: str, head: str) -> tuple[Hunk, ...]:
+    """Every place in which head differs from base, in order."""
+    old, new = base.splitlines(), head.splitlines()
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    around = _definitions(head)
+    places = [(a, b, c, d) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
+    return tuple(Hunk(n, (a, b), (c, d), _name(around, c)) for n, (a, b, c, d) in enumerate(places))
+
+
+def put_back(base: str, head: str, numbers: Collection[int]) -> str:
+    """Head's text with the hunks of these numbers as they are in base."""
+    old, new = base.splitlines(keepends=True), head.splitlines(keepends=True)
+    lines: list[str] = []
+    at = 0
+    for hunk in hunks(base, head):
+        lines += new[at : hunk.head[0]]
+        lines += old[slice(*hunk.base)] if hunk.number in numbers else new[slice(*hunk.head)]
+        at = hunk.head[1]
+    return "".join(_ended(lines + new[at:]))
+
+
+def same_program(base: str, head: str) -> bool:
+    """Whether two texts of Python differ in comments and blank space only; False if one of them is no Python."""
+    return (code := syntax(base)) is not None and code == syntax(head)
+
+
+def changed_lines(base: str, head: str, hunk: Hunk) -> tuple[str, str]:
+    """(base's, head's) first line of a hunk that says something, "" where a side has none."""
+    return _first(base.splitlines()[slice(*hunk.base)]), _first(head.splitlines()[slice(*hunk.head)])
+
+
+def _first(lines: Sequence[str]) -> str:
+    return next((line.strip() for line in lines if line.strip() and not line.strip().startswith("#")), "")
+
+
+def _ended(lines: list[str]) -> Iterator[str]:
+    """Lines that all end, but perhaps the last."""
+    yield from (line if line.endswith("\n") else f"{line}\n" for line in lines[:-1])
+    yield from lines[-1:]
+
+
+Definition = tuple[int, int, str]
+"""[start, end) of a function or class, counted from 0, and its name."""
+
+
+def _definitions(text: str) -> list[Definition]:
+    """The functions and classes of the top level, with their decorators; none if it is no Python."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    named = [one for one in body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    return [(_start(one), one.end_lineno or one.lineno, one.name) for one in named]
+
+
+def _start(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
+    return min([one.lineno, *(decorator.lineno for decorator in one.decorator_list)]) - 1
+
+
+def _name(around: Sequence[Definition], start: int) -> str:
+    """The definition in which a place begins, "" outside of all."""
+    return next((name for first, last, name in around if first <= start < last), "")
+
+
+# Source trees of head with some files as they are in base: copies, which leave git's index, refs and objects alone.
+
+
+@dataclasses.dataclass(frozen=True)
+class Sides:
+    """Both sides of a comparison as they lie on the disk; folder: where trees between the two are put."""
+
+    base: LocalCheckout
+    head: LocalCheckout
+    folder: Path
+
+    @functools.cached_property
+    def sources(self) -> tuple[SourceTree, SourceTree]:
+        """The files that an operator can come from, of base and of head."""
+        base, head = (of_folder(side.path) for side in (self.base, self.head))
+        return base, head
+
+    def texts(self, name: str) -> tuple[str, str]:
+        """A file on both sides, "" where a side lacks it."""
+        base, head = (content(side.path / name) or b"" for side in (self.base, self.head))
+        return decoded(base), decoded(head)
+
+    def between(self, put: Iterable[Suspect]) -> LocalCheckout:
+        """Head with the files, and parts of files, that are put back; head itself where there are none."""
+        suspects = list(put)
+        files = {one.path: content(self.base.path / one.path) for one in suspects if one.kind is SuspectKind.FILE}
+        parts = {one.path for one in suspects if one.kind is SuspectKind.PART} - files.keys()
+        for name in parts:
+            numbers = {number for one in suspects if one.path == name for number in one.hunks}
+            files[name] = put_back(*self.texts(name), numbers).encode()
+        return self._made(files) if files else self.head
+
+    def _made(self, files: dict[str, bytes | None]) -> LocalCheckout:
+        """A copy of head with these contents; one that is there already is used as it is."""
+        uncommitted = [content(self.head.path / name) for name in self.head.changed]
+        key = digest(self.head.commit.hash, uncommitted, sorted(files.items()))
+        where = self.folder / f"tree-{key}"
+        if not where.exists():
+            draft = where.with_name(f"{where.name}.draft")
+            shutil.rmtree(draft, ignore_errors=True)
+            _copied(self.head.path, draft, set(listed(self.head.path)) - files.keys())
+            for name, data in files.items():
+                _written(draft / name, data)
+            draft.rename(where)
+        return dataclasses.replace(self.head, path=where, changed=(*self.head.changed, *files))
+
+
+def listed(folder: Path) -> list[str]:
+    """The files of a checkout, committed or not, those of submodules too, without records.
+
+    Ignored files are left out, but in a checkout that a project prepares, which is made of nothing else.
+    """
+    own, ignored = ("--cached", "--others", "--exclude-standard"), ("--others", "--ignored", "--exclude-standard")
+    prepared = (folder / ".git").is_file() and project.around(folder).prepare
+    asked = [own, ignored] if prepared else [own]
+    names = [git(folder, "ls-files", "-z", *how, "--", ".", *records(folder)).split("\0") for how in asked]
+    found = []
+    for name in filter(None, (name for some in names for name in some)):
+        below = (folder / name).rglob("*") if (folder / name).is_dir() else [folder / name]
+        files = [path for path in below if not path.is_dir() and not {".git", "__pycache__"} & {*path.parts}]
+        found += [path.relative_to(folder).as_posix() for path in files]
+    return found
+
+
+def content(path: Path) -> bytes | None:
+    """The bytes of a file, of a link its target; None if there is none."""
+    if path.is_symlink():
+        return str(path.readlink()).encode()
+    return path.read_bytes() if path.is_file() else None
+
+
+def decoded(data: bytes) -> str:
+    """Text as it can be compared."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _copied(source: Path, target: Path, names: Collection[str]) -> None:
+    target.mkdir(parents=True)
+    for name in names:
+        if (source / name).exists() or (source / name).is_symlink():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source / name, target / name, follow_symlinks=False)
+
+
+def _written(path: Path, data: bytes | None) -> None:
+    if data is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def digest(*parts: object) -> str:
+    """12 hex digits of values."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
+
+# What differs, and how likely it is the cause.
+
 
 KNOBS, ENVIRONMENT = 9.0, 9.0
 """Weights: a knob of this very case that differs, and another compiler or library, are there for their effect; a file
@@ -47,20 +231,18 @@ def of_knobs(base: Arm, head: Arm) -> Iterator[Suspect]:
 
 
 def of_files(operator: str, sides: Sides) -> list[Suspect]:
-    """The files that differ and that the operator can depend on."""
-    found = weights(operator, sides.changed, *sides.sources)
-    return [Suspect(SuspectKind.FILE, name, path=name, weight=weight) for name, weight in found.items()]
-
-
-def weights(operator: str, changed: Sequence[str], base: SourceTree, head: SourceTree) -> dict[str, float]:
-    """By path, for the changed files (from the root) that the operator can come from in base or head."""
-    sides, reach = (base, head), compared(base, head)
+    """The files that differ and that the operator can come from in base or head."""
+    base, head = sides.sources
+    reach = compared(base, head)
     if reach.unknown or operator not in {*reach.same, *reach.differing}:
-        return {name: UNSEEN for name in changed if any(side.listed(name) for side in sides)}
-    homes = {part for side in sides for part in declared(side).get(operator, ())}
-    folders = tuple(f"{part}/" for part in homes)
-    own = {name for name in changed if name.startswith(folders) or name.removesuffix(".py") in homes}
-    return {name: OWN if name in own else USED for name in changed if name in reach.differing.get(operator, ())}
+        of_base, of_head = ([path for path in side.files if side.listed(path)] for side in (base, head))
+        weights = dict.fromkeys(differing_files(base, of_base, head, of_head), UNSEEN)
+    else:
+        homes = {part for side in (base, head) for part in declared(side).get(operator, ())}
+        differing = reach.differing.get(operator, ())
+        weights = {path: OWN if any(is_of_part(path, part) for part in homes) else USED for path in differing}
+    files = {path: weight for path, weight in weights.items() if not path.endswith("/")}  # a submodule is no file
+    return [Suspect(SuspectKind.FILE, path, path=path, weight=weight) for path, weight in files.items()]
 
 
 def of_environment(base: Environment, head: Environment) -> tuple[Suspect, ...]:
@@ -75,21 +257,21 @@ def of_environment(base: Environment, head: Environment) -> tuple[Suspect, ...]:
 def parts_of(name: str, sides: Sides) -> list[Suspect]:
     """The parts of a file that can be put back one by one; those that only read differently are left out."""
     base, head = sides.texts(name)
-    places = [one for one in search.hunks(base, head) if not _idle(name, base, head, one)]
-    groups: dict[object, list[search.Hunk]] = {}
+    places = [one for one in hunks(base, head) if not _idle(name, base, head, one)]
+    groups: dict[object, list[Hunk]] = {}
     for one in places:
         groups.setdefault(one.number if len(places) <= MOST_PARTS else one.where, []).append(one)
     return [_part(name, base, head, group) for group in groups.values()]
 
 
-def _idle(name: str, base: str, head: str, hunk: search.Hunk) -> bool:
+def _idle(name: str, base: str, head: str, hunk: Hunk) -> bool:
     """Whether a part differs in comments and blank space only."""
-    return name.endswith(".py") and search.same_program(search.put_back(base, head, {hunk.number}), head)
+    return name.endswith(".py") and same_program(put_back(base, head, {hunk.number}), head)
 
 
-def _part(name: str, base: str, head: str, group: Sequence[search.Hunk]) -> Suspect:
+def _part(name: str, base: str, head: str, group: Sequence[Hunk]) -> Suspect:
     first, numbers = group[0], tuple(one.number for one in group)
-    old, new = search.changed_lines(base, head, first)
+    old, new = changed_lines(base, head, first)
     where = f"{name}:{first.head[0] + 1}" + (f", {first.where}" if first.where else "")
     more = f" and {len(group) - 1} more" if len(group) > 1 else ""
     return Suspect(

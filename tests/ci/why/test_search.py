@@ -10,18 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 import pytest
 
-from ci.why.search import (
-    CauseAnswer,
-    Search,
-    Slowdown,
-    Suspect,
-    SuspectKind,
-    changed_lines,
-    classified,
-    hunks,
-    put_back,
-    same_program,
-)
+from ci.why.search import CauseAnswer, Search, Slowdown, Suspect, SuspectKind, classified
+from ci.why.suspects import changed_lines, hunks, put_back, same_program
 
 FLOOR, ERROR = math.log1p(0.003), 0.0008
 """Smallest effect that counts, and the half-width of an interval of a handful of trials on a GPU."""

@@ -9,8 +9,8 @@ import pytest
 
 from ci.git.repository import Repository
 from ci.why import suspects
-from ci.why.experiments import Sides, listed
 from ci.why.search import Suspect, SuspectKind
+from ci.why.suspects import Sides, listed
 from tests.ci.why import toy
 from tests.kit import commit, git, repository
 
@@ -37,11 +37,6 @@ def state(folder: Path) -> str:
 
 def file(name: str) -> Suspect:
     return Suspect(SuspectKind.FILE, name, path=name)
-
-
-def test_files_that_only_read_differently_are_no_suspects(sides: Sides) -> None:
-    names = ("gone.py", "layout.py", "new.py", "work.py")
-    assert sides.changed == tuple(f"toys/doze/{name}" for name in names)
 
 
 def test_a_file_is_put_back_and_nothing_else(sides: Sides) -> None:
