@@ -200,7 +200,7 @@ def pins_not_installed(base: Path, head: Path) -> list[str]:
 
 def _pins(root: Path) -> set[tuple[str, str]]:
     """(distribution, versions) that the files at the root of a checkout ask for; of files that git ignores, none."""
-    pins = set()
+    pins = set[tuple[str, str]]()
     for path in {path for pattern in PINNED for path in root.glob(pattern) if path.is_file()}:
         if not succeeds(root, "check-ignore", "--quiet", "--", path.relative_to(root).as_posix()):
             for text in _requirements(path.read_text(encoding="utf-8", errors="replace")):
