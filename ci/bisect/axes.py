@@ -66,7 +66,7 @@ class CommitAxis:
 
     @property
     def places(self) -> Sequence[RowPlace]:
-        return [RowPlace(one.hash, one.short, plain(one.subject, 100)) for one in self.commits]
+        return [RowPlace(commit.hash, commit.short, plain(commit.subject, 100)) for commit in self.commits]
 
     @contextlib.contextmanager
     def sides(self, low: int, high: int, plan: MeasurePlan) -> Iterator[Sides]:
@@ -75,13 +75,13 @@ class CommitAxis:
         if self.keeps:
             yield (self.repository.checkout(base.hash, "base"), self.repository.checkout(head.hash, "head")), plan
             return
-        with self.repository.borrowed(base) as one, self.repository.borrowed(head) as other:
-            yield (LocalCheckout("base", one, base), LocalCheckout("head", other, head)), plan
+        with self.repository.borrowed(base) as of_base, self.repository.borrowed(head) as of_head:
+            yield (LocalCheckout("base", of_base, base), LocalCheckout("head", of_head, head)), plan
 
     def position(self, trial: Trial, role: str) -> int | None:
         """By the commit that the trial names."""
-        commit = trial.checkouts[role].commit if role in trial.checkouts else None
-        return next((n for n, one in enumerate(self.commits) if one.hash == commit), None)
+        measured = trial.checkouts[role].commit if role in trial.checkouts else None
+        return next((n for n, commit in enumerate(self.commits) if commit.hash == measured), None)
 
 
 def commit_axis(
@@ -121,12 +121,12 @@ class KnobAxis(Axis):
 
     @property
     def places(self) -> Sequence[RowPlace]:
-        rows = [RowPlace("", "all good", ", ".join(f"{one.name}={one.good}" for one in self.settings))]
+        rows = [RowPlace("", "all good", ", ".join(f"{s.name}={s.good}" for s in self.settings))]
         return rows + [RowPlace(f"{s.name}={s.bad}", f"{s.name}={s.bad}", f"was {s.good}") for s in self.settings]
 
     def values(self, place: int) -> dict[str, str]:
         """Every knob's value at a place."""
-        return {one.name: one.bad if n < place else one.good for n, one in enumerate(self.settings)}
+        return {s.name: s.bad if n < place else s.good for n, s in enumerate(self.settings)}
 
     @contextlib.contextmanager
     def sides(self, low: int, high: int, plan: MeasurePlan) -> Iterator[Sides]:
@@ -157,7 +157,7 @@ class PythonAxis(Axis):
 
     @property
     def places(self) -> Sequence[RowPlace]:
-        return [RowPlace(one, one) for one in self.pythons]
+        return [RowPlace(python, python) for python in self.pythons]
 
     @contextlib.contextmanager
     def sides(self, low: int, high: int, plan: MeasurePlan) -> Iterator[Sides]:
@@ -175,16 +175,16 @@ class PythonAxis(Axis):
 
 def settings_of(texts: Sequence[str]) -> list[Setting]:
     """Knobs from NAME=GOOD,BAD.  Raises BisectError."""
-    found = []
+    settings = []
     for text in texts:
         name, equals, values = text.partition("=")
         good, comma, bad = values.partition(",")
         if not (equals and comma and good and bad and name.isidentifier()) or "," in bad or good == bad:
             raise BisectError(f"{text!r}: NAME=GOOD,BAD with two different values is expected, such as num_warps=4,8")
-        found.append(Setting(name, good, bad))
-    if len({one.name for one in found}) < len(found):
+        settings.append(Setting(name, good, bad))
+    if len({setting.name for setting in settings}) < len(settings):
         raise BisectError("a knob is named twice; each has one good value and one bad value")
-    return found
+    return settings
 
 
 # Trials as outcomes of a search: which positions they compared, by how much they differ, what failed.
@@ -198,28 +198,30 @@ FEWEST_ROUNDS = 2
 
 
 def outcomes_of(
-    trials: Iterable[Trial], position: Position, asked: Callable[[Comparison], bool] = lambda comparison: True
+    trials: Iterable[Trial], position: Position, chosen: Callable[[Comparison], bool] = lambda comparison: True
 ) -> list[TrialOutcome]:
     """One outcome for each trial of two positions, over all that was measured in it and is asked for."""
     groups: dict[tuple[str, int], list[Trial]] = {}
     for trial in trials:
         groups.setdefault((trial.session, trial.number), []).append(trial)
-    made = (_outcome(group, position, asked) for group in groups.values())
-    return [one for one in made if one is not None]
+    outcomes = (_outcome(group, position, chosen) for group in groups.values())
+    return [outcome for outcome in outcomes if outcome is not None]
 
 
-def _outcome(group: Sequence[Trial], position: Position, asked: Callable[[Comparison], bool]) -> TrialOutcome | None:
+def _outcome(group: Sequence[Trial], position: Position, chosen: Callable[[Comparison], bool]) -> TrialOutcome | None:
     """Base and head of a group as positions; None for a trial of something else."""
     base, head = (position(group[0], role) for role in ("base", "head"))
     if base is None or head is None or base == head:
         return None
-    found = list(filter(asked, comparisons(group)))
-    failed = _failed(found, group, base, head)
-    rounds = [one for comparison in found for one in comparison.trials if len(one.base) >= FEWEST_ROUNDS]
-    shift = _mean_shift([(one.base, one.head) for one in rounds], base < head) if rounds and not failed else None
+    compared = list(filter(chosen, comparisons(group)))
+    failed = _failed(compared, group, base, head)
+    pairs = [(t.base, t.head) for comparison in compared for t in comparison.trials if len(t.base) >= FEWEST_ROUNDS]
+    shift = _mean_shift(pairs, base < head) if pairs and not failed else None
     if not failed and shift is None:
         failed = {max(base, head): "the trial has no times of both sides"}
-    labels = {place: text for place, role in ((base, "base"), (head, "head")) if (text := _label(group, found, role))}
+    labels = {
+        place: text for place, role in ((base, "base"), (head, "head")) if (text := _label(group, compared, role))
+    }
     seconds = sum(trial.duration_s for trial in group)
     return TrialOutcome(min(base, head), max(base, head), shift, failed, labels, seconds)
 
@@ -230,39 +232,39 @@ def _mean_shift(pairs: Sequence[tuple[FloatArray, FloatArray]], rising: bool) ->
     return mean if rising else -mean
 
 
-def _failed(found: Sequence[Comparison], group: Sequence[Trial], base: int, head: int) -> dict[int, str]:
+def _failed(compared: Sequence[Comparison], group: Sequence[Trial], base: int, head: int) -> dict[int, str]:
     """Why a position cannot be measured, by position."""
-    if not found:
+    if not compared:
         there = {role for trial in group for _, role, _, _ in trial.arms()}
         lacking = {place: role for place, role in ((base, "base"), (head, "head")) if role not in there}
         return {place: _lacks(group, role) for place, role in lacking.items()} or {max(base, head): _untimed(group)}
-    for one in found:
-        for place, status, why in ((base, one.base_status, one.base_why), (head, one.head_status, one.head_why)):
+    for c in compared:
+        for place, status, why in ((base, c.base_status, c.base_why), (head, c.head_status, c.head_why)):
             if status is not Status.OK:
-                return {place: f"{one.case} {OUTCOMES[status]}{f': {why}' if why else ''}"}
-        definitions = (one.base_definition, one.head_definition)
+                return {place: f"{c.case} {OUTCOMES[status]}{f': {why}' if why else ''}"}
+        definitions = (c.base_definition, c.head_definition)
         if None not in definitions and definitions[0] != definitions[1]:
-            return {max(base, head): f"{one.case} has another benchmark definition there: the times are of other work"}
-        if one.problems:
-            return {max(base, head): one.problems[0]}
+            return {max(base, head): f"{c.case} has another benchmark definition there: the times are of other work"}
+        if c.problems:
+            return {max(base, head): c.problems[0]}
     return {}
 
 
 def _untimed(group: Sequence[Trial]) -> str:
     """Why a trial in which both sides have cases compares none."""
     arms = ((trial.operator, case, backend, arm) for trial in group for case, _, backend, arm in trial.arms())
-    said = [f"{name}/{backend}/{case} is {arm.status}: {arm.why}" for name, case, backend, arm in arms if arm.why]
-    return said[0] if said else "the trial compares nothing"
+    reasons = [f"{name}/{backend}/{case} is {arm.status}: {arm.why}" for name, case, backend, arm in arms if arm.why]
+    return reasons[0] if reasons else "the trial compares nothing"
 
 
 def _lacks(group: Sequence[Trial], role: str) -> str:
-    broken = [one for trial in group for one in trial.checkouts[role].broken]
+    broken = [module for trial in group for module in trial.checkouts[role].broken]
     return broken[0].reason if broken else "it has no case that was asked for"
 
 
-def _label(group: Sequence[Trial], found: Sequence[Comparison], role: str) -> str:
+def _label(group: Sequence[Trial], compared: Sequence[Comparison], role: str) -> str:
     """Digest of the code that a side launched, with its knobs and versions; "" if some of it is not known."""
-    backends = {one.backend for one in found}
+    backends = {comparison.backend for comparison in compared}
     parts: list[object] = []
     for trial in group:
         checkout = trial.checkouts[role]
@@ -299,11 +301,11 @@ class LiveTrials:
     def before(self) -> list[TrialOutcome]:
         """What the file holds already.  BisectError if it holds trials of something else."""
         trials = self._file.read().trials
-        found = self._outcomes(trials)
-        if trials and not found:
-            said = f"{self.out} has trials of other {self.axis.what}s than these {len(self.axis.places)}"
-            raise BisectError(f"{said}; give another file with --out")
-        return found
+        outcomes = self._outcomes(trials)
+        if trials and not outcomes:
+            others = f"{self.out} has trials of other {self.axis.what}s than these {len(self.axis.places)}"
+            raise BisectError(f"{others}; give another file with --out")
+        return outcomes
 
     def __call__(self, low: int, high: int) -> TrialOutcome:
         """One more trial.  A place whose trial leaves no result failed; twice in a row, the machine did: MeasureError.
@@ -312,19 +314,19 @@ class LiveTrials:
         """
         known = len(self._file.read().trials)
         with self.axis.sides(low, high, self.plan) as (checkouts, plan):
-            one = dataclasses.replace(plan, trials=1, first_trial=known)
-            code = self.measuring(checkouts, one, self.out, self.console)
+            one_trial = dataclasses.replace(plan, trials=1, first_trial=known)
+            code = self.measuring(checkouts, one_trial, self.out, self.console)
         if code == INTERRUPTED:
             raise Interrupted(f"interrupted; the finished trials are in {self.out}; `{again()}` goes on")
-        found = self._outcomes(self._file.read().trials[known:])
-        if code == USAGE and not found:
+        outcomes = self._outcomes(self._file.read().trials[known:])
+        if code == USAGE and not outcomes:
             if self._broke_off or (low, high) == (0, len(self.axis.places) - 1):
-                kept = f"; finished trials are in {self.out}" if known else ""
-                raise MeasureError(f"measuring broke off; the reason is printed above{kept}")
+                finished = f"; finished trials are in {self.out}" if known else ""
+                raise MeasureError(f"measuring broke off; the reason is printed above{finished}")
             self._broke_off = True
         else:
             self._broke_off = False
-        return found[-1] if found else TrialOutcome(low, high, failed={high: "measuring it leaves no result"})
+        return outcomes[-1] if outcomes else TrialOutcome(low, high, failed={high: "measuring it leaves no result"})
 
     def _outcomes(self, trials: Iterable[Trial]) -> list[TrialOutcome]:
         """Of the cases of the plan alone: a program prints all that it has."""

@@ -386,10 +386,10 @@ Labels = Sequence[str | None]
 def weights(same: Sequence[bool]) -> FloatArray:
     """Prior of each change, adding up to 1.  same: whether it is known to leave the code as it was."""
     equal = np.array(same)
-    apart = (~equal).sum()
-    if apart in (0, len(equal)):
+    differing = (~equal).sum()
+    if differing in (0, len(equal)):
         return np.full(len(equal), 1 / len(equal))
-    return np.asarray(np.where(equal, OTHER_CAUSE / equal.sum(), (1 - OTHER_CAUSE) / apart))
+    return np.asarray(np.where(equal, OTHER_CAUSE / equal.sum(), (1 - OTHER_CAUSE) / differing))
 
 
 def same_code(known: Labels, measured: Mapping[int, str]) -> list[bool]:
@@ -400,20 +400,17 @@ def same_code(known: Labels, measured: Mapping[int, str]) -> list[bool]:
     """
     spread = {known[position]: label for position, label in measured.items() if known[position] is not None}
     launched = [measured.get(n) or spread.get(label) for n, label in enumerate(known)]
-    return [one or other for one, other in zip(_between_equals(known), _between_equals(launched), strict=True)]
+    return [files or code for files, code in zip(_between_equals(known), _between_equals(launched), strict=True)]
 
 
 def _between_equals(labels: Labels) -> list[bool]:
     """Of each change, whether the nearest labels before and after it are equal."""
     known = pd.Series(list(labels), dtype="str")
     before, after = known.ffill().to_numpy()[:-1], known.bfill().to_numpy()[1:]
-    return [bool(one == other) for one, other in zip(before, after, strict=True)]  # what is not known is NaN
+    return [bool(label == following) for label, following in zip(before, after, strict=True)]  # an unknown one is NaN
 
 
 # The search itself.
-
-
-Tell = Callable[[SearchState], None]
 
 
 def search(
@@ -422,12 +419,12 @@ def search(
     rules: SearchRules,
     measure: Measure,
     before: Iterable[TrialOutcome] = (),
-    tell: Tell = lambda state: None,
+    report: Callable[[SearchState], None] = lambda state: None,
 ) -> list[SearchState]:
     """The states after no trial, after the first, and so on; the last has the answer, or `rules.most` trials.
 
     known: labels of the places' code, None where it is not known.  before: outcomes of an earlier call.
-    tell: hears of every state that is not of an earlier call.
+    report: hears of every state that is not of an earlier call.
     Raises BisectError where an end cannot be measured, and what `measure` raises.
     """
     outcomes, states = list(before), list[SearchState]()
@@ -435,7 +432,7 @@ def search(
         state = state_of(places, known, rules, outcomes[: len(states)])
         states.append(state)
         if state.trials == len(outcomes):
-            tell(state)
+            report(state)
         if not isinstance(state.then, Ask) or state.trials >= rules.most:
             return states
         if state.trials == len(outcomes):
@@ -446,12 +443,12 @@ def state_of(
     places: Sequence[RowPlace], known: Labels, rules: SearchRules, outcomes: Sequence[TrialOutcome]
 ) -> SearchState:
     """What these outcomes say.  Raises BisectError if one of the ends cannot be measured."""
-    launched = {position: label for one in outcomes for position, label in one.labels.items()}
+    launched = {position: label for trial in outcomes for position, label in trial.labels.items()}
     same = same_code(known, launched)
-    skipped = {position: why for one in outcomes for position, why in one.failed.items()}
+    skipped = {position: reason for trial in outcomes for position, reason in trial.failed.items()}
     _check_ends(places, skipped)
     line = Line(weights(same), rules.smallest, rules.noise, frozenset(skipped))
-    timed = [one for one in outcomes if one.shift is not None and not skipped.keys() & {one.low, one.high}]
+    timed = [t for t in outcomes if t.shift is not None and not skipped.keys() & {t.low, t.high}]
     belief = believe(line, timed) if timed else None
     then = next_step(line, timed, belief)
     return SearchState(line, tuple(outcomes), belief, then, skipped, 1 + same.count(False))
@@ -460,5 +457,6 @@ def state_of(
 def _check_ends(places: Sequence[RowPlace], skipped: dict[int, str]) -> None:
     for end, word in ((0, "the good end"), (len(places) - 1, "the bad end")):
         if end in skipped:
-            said = f"{word}, {places[end].short}, cannot be measured: {skipped[end]}"
-            raise BisectError(f"{said}; name another one that can")
+            raise BisectError(
+                f"{word}, {places[end].short}, cannot be measured: {skipped[end]}; name another one that can"
+            )

@@ -65,35 +65,34 @@ def set_size(state: SearchState, what: str) -> str:
 def answer(state: SearchState, places: Sequence[RowPlace], what: str, onward: str) -> str:
     """The result in a sentence or two.  onward: what to do where there is none."""
     after = f"after {plural(state.trials, 'trial')}"
-    found = state.answer
-    if found is None:
+    result = state.answer
+    if result is None:
         suspected = (
             f"{set_size(state, what)} ({suspects_text(state, places)})" if state.belief else set_size(state, what)
         )
         return f"not decided {after}: {suspected}; {onward}"
-    step = found.culprit
+    step = result.culprit
     if step is None:
         least = f"{100 * state.line.smallest:g} %"
         between = f"{places[0].short} and {places[-1].short}"
-        said = f"no step of {least} or more between {between} ({chance(found.probability)}, {after})"
+        no_step = f"no step of {least} or more between {between} ({chance(result.probability)}, {after})"
         other = "environment or machine" if what == "commit" else "code or machine"
-        return f"{said}: if the history has one, its cause is not among these {what}s but the {other}"
-    ends = [
-        one.shift for one in state.outcomes if one.shift is not None and (one.low, one.high) == (0, len(places) - 1)
-    ]
+        return f"{no_step}: if the history has one, its cause is not among these {what}s but the {other}"
+    both_ends = (0, len(places) - 1)
+    ends = [trial.shift for trial in state.outcomes if trial.shift is not None and (trial.low, trial.high) == both_ends]
     rest = float(np.median(ends)) - step.shift if ends else 0.0
     large = abs(rest) > max(math.log1p(state.line.smallest), abs(step.shift) / 2)
     more = f"; {percent(math.exp(rest))} between the ends is left: search again on either side of it" if large else ""
     return f"{_culprit_text(step, places, what)} ({chance(step.probability)}), {after}{more}"
 
 
-def _culprit_text(one: Culprit, places: Sequence[RowPlace], what: str) -> str:
-    size = percent(math.exp(one.shift))
-    place = places[one.high]
-    if one.high == one.low + 1:
+def _culprit_text(step: Culprit, places: Sequence[RowPlace], what: str) -> str:
+    size = percent(math.exp(step.shift))
+    place = places[step.high]
+    if step.high == step.low + 1:
         return f"first bad {what}: {place.short} {place.subject}: {size}".replace(" : ", ": ")
-    between = f"{places[one.low + 1].short} to {place.short}"
-    return f"first bad {what}: one of {one.high - one.low}, {between}: {size}; those between cannot be measured"
+    between = f"{places[step.low + 1].short} to {place.short}"
+    return f"first bad {what}: one of {step.high - step.low}, {between}: {size}; those between cannot be measured"
 
 
 def chance(probability: float) -> str:
@@ -101,13 +100,13 @@ def chance(probability: float) -> str:
     return f"{100 * probability:.3g} %" if probability < 0.9995 else "over 99.9 %"
 
 
-def _outcome_text(one: TrialOutcome, places: Sequence[RowPlace]) -> str:
-    pair = f"{places[one.high].short} against {places[one.low].short}"
-    if one.failed:
-        why = "; ".join(f"{places[place].short} is left out: {said}" for place, said in one.failed.items())
-        return f"{pair}: {why}"
-    size = percent(math.exp(one.shift)) if one.shift is not None else "no times"
-    return f"{pair}: {size}" + (f", {one.seconds:.0f} s" if one.seconds else "")
+def _outcome_text(trial: TrialOutcome, places: Sequence[RowPlace]) -> str:
+    pair = f"{places[trial.high].short} against {places[trial.low].short}"
+    if trial.failed:
+        left_out = "; ".join(f"{places[place].short} is left out: {reason}" for place, reason in trial.failed.items())
+        return f"{pair}: {left_out}"
+    size = percent(math.exp(trial.shift)) if trial.shift is not None else "no times"
+    return f"{pair}: {size}" + (f", {trial.seconds:.0f} s" if trial.seconds else "")
 
 
 def _ask_text(ask: Ask, places: Sequence[RowPlace]) -> str:
@@ -123,16 +122,16 @@ def _ask_text(ask: Ask, places: Sequence[RowPlace]) -> str:
 def document(states: Sequence[SearchState], places: Sequence[RowPlace], what: str) -> dict[str, object]:
     """What --json prints.  states: after each trial, the last one at the end."""
     state = states[-1]
-    found = state.answer
-    step = found.culprit if found else None
+    result = state.answer
+    step = result.culprit if result else None
     belief = state.belief
     best = culprit(state.line, belief).probability if belief is not None else 0.0
     return {
-        "verdict": "NOT DECIDED" if found is None else "FOUND" if step else "NO STEP",
+        "verdict": "NOT DECIDED" if result is None else "FOUND" if step else "NO STEP",
         "first_bad": places[step.high].name if step else None,
-        "probability": round(found.probability if found else best, 6),
+        "probability": round(result.probability if result else best, 6),
         "trials": state.trials,
-        "steps": [_step(one, places) for one in states if one.outcomes],
+        "steps": [_step(each, places) for each in states if each.outcomes],
         "last_good": places[step.low].name if step else None,
         "suspected": [place.name for place in places[step.low + 1 : step.high + 1]] if step else [],
         "ratio": round(math.exp(step.shift), 6) if step else None,
@@ -143,20 +142,20 @@ def document(states: Sequence[SearchState], places: Sequence[RowPlace], what: st
         "classes": state.classes,
         "no_step": round(belief.none, 6) if belief is not None else None,
         "suspects": [{"name": places[n].name, "probability": round(p, 6)} for n, p in suspects(state)[:LISTED]],
-        "skipped": [{"name": places[n].name, "why": why} for n, why in sorted(state.skipped.items())],
+        "skipped": [{"name": places[n].name, "why": reason} for n, reason in sorted(state.skipped.items())],
     }
 
 
 def _step(state: SearchState, places: Sequence[RowPlace]) -> dict[str, object]:
     """One trial of the search, and what was believed after it."""
-    one, belief = state.outcomes[-1], state.belief
+    trial, belief = state.outcomes[-1], state.belief
     leading = int(np.argmax(belief.changes)) + 1 if belief is not None else None
     return {
-        "base": places[one.low].name,
-        "head": places[one.high].name,
-        "ratio": round(math.exp(one.shift), 6) if one.shift is not None else None,
-        "failed": {places[n].name: why for n, why in one.failed.items()},
-        "seconds": round(one.seconds, 3),
+        "base": places[trial.low].name,
+        "head": places[trial.high].name,
+        "ratio": round(math.exp(trial.shift), 6) if trial.shift is not None else None,
+        "failed": {places[n].name: reason for n, reason in trial.failed.items()},
+        "seconds": round(trial.seconds, 3),
         "first_bad": places[leading].name if leading else None,
         "probability": round(float(belief.changes[leading - 1]), 6) if belief is not None and leading else None,
         "no_step": round(belief.none, 6) if belief is not None else None,

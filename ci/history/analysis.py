@@ -290,7 +290,7 @@ def _large_steps(tracks: Tracks, track: int, intervals: FloatArray) -> Iterator[
         ratio = levels[1] / levels[0]
         if min(abs(math.log(ratio)), abs(math.log(values[index] / values[index - 1]))) >= EARLY_STEP:
             low, high = np.fmin(ratio, after[0] / before[1]), np.fmax(ratio, after[1] / before[0])
-            step = Step(index, *levels, ratio, float(low), float(high), 0.01)  # 99 % intervals, at most
+            step = Step(index, levels[0], levels[1], ratio, float(low), float(high), 0.01)  # 99 % intervals, at most
             yield step, bool(before[1] < after[0] or after[1] < before[0])
 
 

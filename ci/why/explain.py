@@ -45,68 +45,81 @@ the policy's own budget.  Where the trials say which code is launched, one comes
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Question:
-    """What is to be explained: a backend in one case of an operator that is so much slower.
+@dataclasses.dataclass
+class CaseExperiments:
+    """Makes and measures trees between base and head, for a backend in one case of an operator that is slower.
 
-    plan: how it was measured.  known_code: the trials say which code objects are launched.
+    slowdown: by how much it is.  plan: how that was measured.  known_code: the trials say which code objects are
+    launched.  until: time.monotonic() at which no experiment begins any more.  folder: where trees and trials go; what
+    lies there of an interrupted run is used.  report: is told what is measured now.
     """
 
     operator: str
     backend: str
     case: str
-    whole: Slowdown
+    slowdown: Slowdown
+    known_code: bool
+    sides: Sides
     plan: MeasurePlan
-    known_code: bool = False
+    policy: Policy
+    smallest: float
+    folder: Path
+    until: float
+    measuring: MeasureAlone
+    report: Callable[[str], None]
+    trials: int = 0
+    experiments: int = 0
 
     @property
     def name(self) -> str:
         """operator/backend/case."""
         return f"{self.operator}/{self.backend}/{self.case}"
 
-
-@dataclasses.dataclass
-class Experiments:
-    """Makes and measures trees between base and head.  until: time.monotonic() at which no experiment begins any more.
-
-    folder: where trees and trials go; what lies there of an interrupted run is used.  say: what is done now, for a bar.
-    """
-
-    sides: Sides
-    policy: Policy
-    folder: Path
-    until: float
-    measuring: MeasureAlone
-    say: Callable[[str], None] = lambda said: None
-    trials: int = 0
-    experiments: int = 0
-
-    def slowdown(self, question: Question, floor: float, put: Sequence[Suspect]) -> Slowdown | None:
+    def slowdown_without(self, suspects: Sequence[Suspect]) -> Slowdown | None:
         """How much slower than base head is with these put back; None when the time is over."""
         if time.monotonic() >= self.until:
             return None
         self.experiments += 1
-        self.say(" + ".join(one.name for one in put))
-        tree = self.sides.between(put)
-        plan = planned(question, put)
-        out = self.folder / f"{digest(question.name, tree.path.name, repr(plan))}.jsonl"
+        self.report(" + ".join(suspect.name for suspect in suspects))
+        tree = self.sides.between(suspects)
+        plan = self._plan_without(suspects)
+        out = self.folder / f"{digest(self.name, tree.path.name, repr(plan))}.jsonl"
         left = Slowdown.failed("it was not measured")
-        for target in (1, *LOOKS) if question.known_code else LOOKS:
-            left = self._looked(question, tree, plan, out, target)
-            unclear = classified(question.whole, question.whole, left, floor) is CauseAnswer.UNCLEAR
+        for trials in (1, *LOOKS) if self.known_code else LOOKS:
+            left = self._slowdown_after(trials, tree, plan, out)
+            unclear = classified(self.slowdown, self.slowdown, left, self.smallest) is CauseAnswer.UNCLEAR
             if left.base_code or not unclear or time.monotonic() >= self.until:
                 break
         return left
 
-    def _looked(self, question: Question, tree: LocalCheckout, plan: MeasurePlan, out: Path, target: int) -> Slowdown:
-        """What is left after so many trials; those that the file has already count."""
-        missing = target - len(Followed(out).read().trials)
-        said = self._measured(tree, dataclasses.replace(plan, trials=missing), out) if missing > 0 else ""
-        trials = Followed(out).read().trials
-        return of_trials(trials, question, self.policy) if trials else Slowdown.failed(said)
+    def _plan_without(self, suspects: Sequence[Suspect]) -> MeasurePlan:
+        """The plan of the comparison, for this case alone, with head's knobs and Python as they are put back."""
+        pythons = dict(self.plan.pythons)
+        if any(suspect.kind is SuspectKind.ENVIRONMENT for suspect in suspects):
+            pythons.pop("head", None)
+            pythons |= {"head": pythons["base"]} if "base" in pythons else {}
+        put_back = [f"head.{suspect.setting}" for suspect in suspects if suspect.kind is SuspectKind.KNOB]
+        knobs = {knob.partition("=")[0]: knob for knob in [*map(of_head, self.plan.knobs), *put_back]}
+        return dataclasses.replace(
+            self.plan,
+            tier="sweep",
+            kernels=(self.operator,),
+            cases=(f"{self.operator}/{self.case}",),
+            backends=(self.backend,),
+            knobs=tuple(knobs.values()),
+            pythons=pythons,
+            first_trial=0,
+        )
 
-    def _measured(self, tree: LocalCheckout, plan: MeasurePlan, out: Path) -> str:
-        """Measure; the last that the measuring program said, which is why there is no trial if there is none."""
+    def _slowdown_after(self, count: int, tree: LocalCheckout, plan: MeasurePlan, out: Path) -> Slowdown:
+        """What is left after so many trials; those that the file has already count."""
+        missing = count - len(Followed(out).read().trials)
+        last_line = self._measure(tree, dataclasses.replace(plan, trials=missing), out) if missing > 0 else ""
+        trials = Followed(out).read().trials
+        return self._slowdown_of(trials) if trials else Slowdown.failed(last_line)
+
+    def _measure(self, tree: LocalCheckout, plan: MeasurePlan, out: Path) -> str:
+        """Measure; the last line of the measuring program, which says why there is no trial if there is none."""
         text = io.StringIO()
         code = self.measuring((self.sides.base, tree), plan, out, Console(file=text, width=400))
         if code == INTERRUPTED:
@@ -114,40 +127,20 @@ class Experiments:
         self.trials += plan.trials if code in (MEASURED, FAULTS) else 0
         return (text.getvalue().strip().splitlines() or [""])[-1]
 
-
-def planned(question: Question, put: Sequence[Suspect]) -> MeasurePlan:
-    """The plan of the comparison, for one backend of one case, with head's knobs and Python as they are put back."""
-    pythons = dict(question.plan.pythons)
-    if any(one.kind is SuspectKind.ENVIRONMENT for one in put):
-        pythons.pop("head", None)
-        pythons |= {"head": pythons["base"]} if "base" in pythons else {}
-    back = [f"head.{one.setting}" for one in put if one.kind is SuspectKind.KNOB]
-    given = map(of_head, question.plan.knobs)
-    return dataclasses.replace(
-        question.plan,
-        tier="sweep",
-        kernels=(question.operator,),
-        cases=(f"{question.operator}/{question.case}",),
-        backends=(question.backend,),
-        knobs=tuple({one.partition("=")[0]: one for one in [*given, *back]}.values()),
-        pythons=pythons,
-        first_trial=0,
-    )
-
-
-def of_trials(trials: Sequence[Trial], question: Question, policy: Policy) -> Slowdown:
-    """What a file of an experiment says of its one case."""
-    found = [one for one in comparisons(trials) if one.case == question.name]
-    if not found:
-        return Slowdown.failed("neither side can run it")
-    if found[0].head_status is not Status.OK:
-        return Slowdown.failed(f"{OUTCOMES[found[0].head_status]}: {found[0].head_why}")
-    said, same = judge(found, policy).cases[0], found[0].same_code
-    if said.ratio and said.ci_low and said.ci_high:
-        left = Slowdown.of_ratio(said.ratio, said.ci_low, said.ci_high, said.trials)
-        return dataclasses.replace(left, base_code=same)
-    reach = 0.0 if same else math.inf
-    return Slowdown(0.0, -reach, reach, len(trials), base_code=same)
+    def _slowdown_of(self, trials: Sequence[Trial]) -> Slowdown:
+        """What the trials of a tree say of the case."""
+        compared = [comparison for comparison in comparisons(trials) if comparison.case == self.name]
+        if not compared:
+            return Slowdown.failed("neither side can run it")
+        status, same_code = compared[0].head_status, compared[0].same_code
+        if status is not Status.OK:
+            return Slowdown.failed(f"{OUTCOMES[status]}: {compared[0].head_why}")
+        verdict = judge(compared, self.policy).cases[0]
+        if verdict.ratio and verdict.ci_low and verdict.ci_high:
+            left = Slowdown.of_ratio(verdict.ratio, verdict.ci_low, verdict.ci_high, verdict.trials)
+            return dataclasses.replace(left, base_code=same_code)
+        reach = 0.0 if same_code else math.inf
+        return Slowdown(0.0, -reach, reach, len(trials), base_code=same_code)
 
 
 # What was found, as sentences and as the values that a report keeps.
@@ -157,22 +150,22 @@ def state(search: Search) -> str:
     """proven, partly or not found."""
     if search.explained:
         return "proven"
-    return "partly" if any(one.answer.explains for one in search.findings) else "not found"
+    return "partly" if any(finding.answer.explains for finding in search.findings) else "not found"
 
 
 def sentence(search: Search) -> str:
     """The causes, and how much of the slow-down is left without them."""
-    causes = [one for one in search.findings if one.answer.explains]
+    causes = [finding for finding in search.findings if finding.answer.explains]
     whole = percent(math.exp(search.whole.log_ratio))
     if not causes:
         return f"{whole} is not explained: {_unexplained(search)}"
+    left = _slowdown_text(causes[-1].left)
     if len(causes) == 1 and search.explained:
         it = "them" if len(causes[0].suspects) > 1 else "it"
-        return f"{_named(causes[0])}: putting {it} back leaves {_left(causes[0].left)} of {whole}: proven"
-    each = "; ".join(f"{_named(one)} explains {_share(one)}" for one in causes)
-    return f"{each}: without them {_left(causes[-1].left)} of {whole} is left" + (
-        ": proven" if search.explained else ""
-    )
+        return f"{_cause_text(causes[0])}: putting {it} back leaves {left} of {whole}: proven"
+    shares = ["a part" if cause.share is None else f"{100 * cause.share:.0f} %" for cause in causes]
+    each = "; ".join(f"{_cause_text(cause)} explains {share}" for cause, share in zip(causes, shares, strict=True))
+    return f"{each}: without them {left} of {whole} is left{': proven' if search.explained else ''}"
 
 
 def _unexplained(search: Search) -> str:
@@ -180,47 +173,41 @@ def _unexplained(search: Search) -> str:
         return "the experiments ended before a cause was found"
     if not search.findings:
         return "nothing that differs can be put back"
-    tried = ", ".join(" + ".join(s.name for s in one.suspects) for one in search.findings)
+    tried = ", ".join(" + ".join(suspect.name for suspect in finding.suspects) for finding in search.findings)
     return f"putting back does not help, or does not build alone ({tried})"
 
 
-def _named(finding: CauseFinding) -> str:
+def _cause_text(finding: CauseFinding) -> str:
     """The suspects of a finding; of a file with one part that explains as much, that part."""
-    parts = [part for part in finding.parts if part.answer.explains]
-    named = [_suspect(one) for part in parts for one in part.suspects] or [_suspect(one) for one in finding.suspects]
+    parts = [suspect for part in finding.parts if part.answer.explains for suspect in part.suspects]
+    named = [
+        " ".join(filter(None, (str(one.kind) if one.kind is SuspectKind.KNOB else "", one.name, one.change)))
+        for one in parts or finding.suspects
+    ]
     return " and ".join(named) + (" (only together)" if not parts and len(finding.suspects) > 1 else "")
 
 
-def _suspect(one: Suspect) -> str:
-    change = f" {one.change}" if one.change else ""
-    return f"{one.kind} {one.name}{change}" if one.kind is SuspectKind.KNOB else f"{one.name}{change}"
-
-
-def _share(finding: CauseFinding) -> str:
-    return "a part" if finding.share is None else f"{100 * finding.share:.0f} %"
-
-
-def _left(left: Slowdown) -> str:
+def _slowdown_text(left: Slowdown) -> str:
     if left.base_code and not left.low < left.high:
         return "base's own code"
     change = f"{percent(math.exp(left.log_ratio))} {interval(math.exp(left.low), math.exp(left.high))}"
     return change + (", base's own code," if left.base_code else "")
 
 
-def tried(findings: Sequence[CauseFinding], part_of: str = "") -> Iterator[TriedCause]:
+def tried_causes(findings: Sequence[CauseFinding], part_of: str = "") -> Iterator[TriedCause]:
     """Every finding, and under a file its parts."""
-    for one in findings:
+    for finding in findings:
+        left, (kind, *_) = finding.left, [suspect.kind for suspect in finding.suspects]
         name, change = (
-            " + ".join(filter(None, texts)) for texts in zip(*((s.name, s.change) for s in one.suspects), strict=True)
+            " + ".join(filter(None, texts))
+            for texts in zip(*((suspect.name, suspect.change) for suspect in finding.suspects), strict=True)
         )
-        seen = not one.left.broken and math.isfinite(one.left.low)
-        numbers = (one.left.log_ratio, one.left.low, one.left.high)
-        ratio, low, high = map(math.exp, numbers) if seen else (None, None, None)
-        share = None if one.share is None or one.answer is CauseAnswer.UNCLEAR else one.share
-        kind = str(one.suspects[0].kind)
-        why = one.left.broken
-        yield TriedCause(kind, name, change, str(one.answer), share, ratio, low, high, one.left.trials, why, part_of)
-        yield from tried(one.parts, name)
+        has_times = not left.broken and math.isfinite(left.low)
+        ratios = map(math.exp, (left.log_ratio, left.low, left.high)) if has_times else (None, None, None)
+        share = None if finding.answer is CauseAnswer.UNCLEAR else finding.share
+        answer = str(finding.answer)
+        yield TriedCause(str(kind), name, change, answer, share, *ratios, left.trials, left.broken, part_of)
+        yield from tried_causes(finding.parts, name)
 
 
 MOST_GROUPS = 4
@@ -232,17 +219,8 @@ DEFAULT_S = 300.0
 """Seconds for all experiments: an experiment is three trials of one arm on each side, 10 to 30 s on a GPU (2026-11)."""
 
 
-@dataclasses.dataclass(frozen=True)
-class SlowGroup:
-    """Slower cases of one backend with the same suspects.  trial: the newest that has the worst of them."""
-
-    cases: tuple[CaseVerdict, ...]
-    trial: Trial
-
-    @property
-    def worst(self) -> CaseVerdict:
-        """The case whose slow-down stands out most from what it might be by chance."""
-        return max(self.cases, key=lambda one: one.ci_low or 0.0)
+Slower = tuple[CaseVerdict, Trial]
+"""A slower case, and the newest trial that has times of it on both sides."""
 
 
 def explain(
@@ -255,7 +233,7 @@ def explain(
     *,
     seconds: float = DEFAULT_S,
     measuring: MeasureAlone = measure,
-    say: Callable[[str], None] = lambda said: None,
+    report: Callable[[str], None] = lambda suspects: None,
 ) -> tuple[Explanation, ...]:
     """The causes of every SLOWER of a judgement of (base, head), each shown by putting it back; () if none is.
 
@@ -263,42 +241,52 @@ def explain(
     same call with the same folder goes on where it was interrupted.
     Raises Interrupted, GitError, and benchmarks.trial_file.OutputError.
     """
-    base, head = checkouts
-    groups = slower(judgement, trials)
-    bench = Experiments(Sides(base, head, folder), policy, folder, time.monotonic() + seconds, measuring, say)
+    sides, until = Sides(*checkouts, folder), time.monotonic() + seconds
     folder.mkdir(parents=True, exist_ok=True)
+    explanations = []
     try:
-        made = [explained(group, bench, plan) for group in groups[:MOST_GROUPS]]
-        return (*made, *not_examined(judgement, made))
+        for group in slower_groups(judgement, trials)[:MOST_GROUPS]:
+            case, trial = worst_of(group)
+            ratio, low, high = (value or 1.0 for value in (case.ratio, case.ci_low, case.ci_high))
+            experiments = CaseExperiments(
+                *(case.kernel, case.backend, _short(case), Slowdown.of_ratio(ratio, low, high, case.trials)),
+                trial.cases[_short(case)].arms["head", case.backend].code_hash is not None,
+                *(sides, plan, policy),
+                math.log1p(policy.settings(case.kernel, trial.machine.kind).smallest_effect),
+                *(folder, until, measuring, report),
+            )
+            explanations.append(explanation([case.case for case, _ in group], trial, experiments))
+        return (*explanations, *not_examined(judgement, explanations))
     finally:
         for tree in folder.glob("tree-*"):
             shutil.rmtree(tree, ignore_errors=True)
 
 
-def slower(judgement: Judgement, trials: Sequence[Trial]) -> list[SlowGroup]:
+def slower_groups(judgement: Judgement, trials: Sequence[Trial]) -> list[list[Slower]]:
     """The slower cases with the same operator, backend and changed knobs together, the largest slow-down first."""
-    groups: dict[tuple[str, ...], list[tuple[CaseVerdict, Trial]]] = {}
+    groups: dict[tuple[str, ...], list[Slower]] = {}
     for case in judgement.of(Verdict.SLOWER):
-        trial = next((one for one in reversed(trials) if _both(one, case)), None)
+        trial = next((trial for trial in reversed(trials) if _has_both_times(trial, case)), None)
         if trial and case.ci_low and case.ci_low > 1:
             arms = trial.cases[_short(case)].arms
             key = (case.kernel, case.backend, *suspects.signature(arms, case.backend))
             groups.setdefault(key, []).append((case, trial))
-    made = []
-    for members in groups.values():
-        _, of_worst = max(members, key=lambda one: one[0].ci_low or 0.0)  # later trials hold only what was open then
-        made.append(SlowGroup(tuple(case for case, _ in members), of_worst))
-    return sorted(made, key=lambda one: -(one.worst.ratio or 0.0))
+    return sorted(groups.values(), key=lambda group: -(worst_of(group)[0].ratio or 0.0))
 
 
-def not_examined(judgement: Judgement, made: Sequence[Explanation], more: str = LARGEST) -> Iterator[Explanation]:
-    """The slower cases that no explanation is about, with the reason.  more: of those that could be examined."""
-    known = {name for one in made for name in one.cases}
-    left = [case for case in judgement.of(Verdict.SLOWER) if case.case not in known]
+def worst_of(group: Sequence[Slower]) -> Slower:
+    """The case whose slow-down stands out most from what it might be by chance."""
+    return max(group, key=lambda slower: slower[0].ci_low or 0.0)
+
+
+def not_examined(judgement: Judgement, known: Sequence[Explanation]) -> Iterator[Explanation]:
+    """The slower cases that no explanation is about, with the reason."""
+    explained = {name for explanation in known for name in explanation.cases}
+    left = [case for case in judgement.of(Verdict.SLOWER) if case.case not in explained]
     moved = tuple(case.case for case in left if case.ci_low and case.ci_low > 1)
     still = tuple(case.case for case in left if case.case not in moved)
     if moved:
-        yield Explanation(moved, moved[0], NOT_EXAMINED, f"not examined: {more}")
+        yield Explanation(moved, moved[0], NOT_EXAMINED, f"not examined: {LARGEST}")
     if still:
         why = "its median is not slower beyond doubt, so there is nothing that could be put back to base's"
         yield Explanation(still, still[0], NOT_EXAMINED, f"not examined: {why}")
@@ -307,8 +295,7 @@ def not_examined(judgement: Judgement, made: Sequence[Explanation], more: str = 
 NOT_EXAMINED = "not examined"
 
 
-def _both(trial: Trial, case: CaseVerdict) -> bool:
-    """Whether a trial has times of a case on both sides."""
+def _has_both_times(trial: Trial, case: CaseVerdict) -> bool:
     result = trial.cases.get(_short(case)) if trial.operator == case.kernel else None
     arms = [result.arms.get((role, case.backend)) for role in ("base", "head")] if result else []
     return bool(arms) and all(arm and arm.ok for arm in arms)
@@ -318,65 +305,55 @@ def _short(case: CaseVerdict) -> str:
     return case.case.split("/", 2)[2]
 
 
-def explained(group: SlowGroup, bench: Experiments, plan: MeasurePlan) -> Explanation:
-    """The causes of one group of cases."""
-    begin, before = time.monotonic(), (bench.experiments, bench.trials)
-    question = _question(group, plan)
-    found = _searched(question, group, bench)
+def explanation(cases: Sequence[str], trial: Trial, experiments: CaseExperiments) -> Explanation:
+    """The causes of cases with the same suspects.  trial: of the one that is examined."""
+    begin = time.monotonic()
+    search = _search(trial, experiments)
     return Explanation(
-        tuple(case.case for case in group.cases),
-        question.name,
-        state(found),
-        sentence(found),
-        tuple(tried(found.findings)),
-        machine_code(question, group.trial, bench.sides),
-        bench.experiments - before[0],
-        bench.trials - before[1],
+        tuple(cases),
+        experiments.name,
+        state(search),
+        sentence(search),
+        tuple(tried_causes(search.findings)),
+        machine_code(experiments, trial),
+        experiments.experiments,
+        experiments.trials,
         round(time.monotonic() - begin, 1),
     )
 
 
-def _question(group: SlowGroup, plan: MeasurePlan) -> Question:
-    worst = group.worst
-    ratio, low, high = (value or 1.0 for value in (worst.ratio, worst.ci_low, worst.ci_high))
-    whole = Slowdown.of_ratio(ratio, low, high, worst.trials)
-    arm = group.trial.cases[_short(worst)].arms["head", worst.backend]
-    return Question(worst.kernel, worst.backend, _short(worst), whole, plan, arm.code_hash is not None)
-
-
-def _searched(question: Question, group: SlowGroup, bench: Experiments) -> Search:
+def _search(trial: Trial, experiments: CaseExperiments) -> Search:
     """The search among all suspects, and then among the parts of each file that explains something."""
-    floor = math.log1p(bench.policy.settings(question.operator, group.trial.machine.kind).smallest_effect)
-    other = "base" in question.plan.pythons or "head" in question.plan.pythons
-    every = suspects.of_case(group.trial, question.case, question.backend, bench.sides, other)
-    found = Search(question.whole, floor, lambda put: bench.slowdown(question, floor, put))
-    found.run(every)
-    found.findings = list(_with_parts(found, question, floor, bench))
-    return found
-
-
-def _with_parts(found: Search, question: Question, floor: float, bench: Experiments) -> Iterator[CauseFinding]:
-    put: tuple[Suspect, ...] = ()
-    for one in found.findings:
-        if parts_first(one):
-            one = dataclasses.replace(one, parts=_parts(one, put, question, floor, bench))
-        put = (*put, *(one.suspects if one.answer.explains else ()))
-        yield one
+    other_python = bool(experiments.plan.pythons.keys() & {"base", "head"})
+    every = suspects.of_case(trial, experiments.case, experiments.backend, experiments.sides, other_python)
+    search = Search(experiments.slowdown, experiments.smallest, experiments.slowdown_without)
+    search.run(every)
+    put_back, findings = tuple[Suspect, ...](), []
+    for finding in search.findings:
+        if parts_first(finding):
+            finding = dataclasses.replace(finding, parts=_parts(finding, put_back, experiments))
+        put_back = (*put_back, *(finding.suspects if finding.answer.explains else ()))
+        findings.append(finding)
+    search.findings = findings
+    return search
 
 
 def _parts(
-    finding: CauseFinding, put: tuple[Suspect, ...], question: Question, floor: float, bench: Experiments
+    finding: CauseFinding, put_back: tuple[Suspect, ...], experiments: CaseExperiments
 ) -> tuple[CauseFinding, ...]:
-    """Which parts of a file explain what the file explains; put: what was put back when the file was."""
-    parts = suspects.parts_of(finding.suspects[0].path, bench.sides)
+    """Which parts of a file explain what the file explains.  put_back: beside the file, when it was."""
+    parts = suspects.parts_of(finding.suspects[0].path, experiments.sides)
     if len(parts) < 2:
         return tuple(dataclasses.replace(finding, suspects=(part,)) for part in parts)
     share = 1.0 if finding.share is None else finding.share
-    whole = question.whole.changed(lambda value: share * value)
-    level = finding.left.log_ratio
-    within = Search(whole, floor, lambda some: bench.slowdown(question, floor, (*put, *some)), level)
-    within.run(parts)
-    return tuple(within.findings)
+    slowdown = experiments.slowdown.changed(lambda value: share * value)
+    search = Search(
+        *(slowdown, experiments.smallest),
+        lambda more: experiments.slowdown_without((*put_back, *more)),
+        finding.left.log_ratio,
+    )
+    search.run(parts)
+    return tuple(search.findings)
 
 
 # What the compiler emits differently for the case that was examined.
@@ -387,16 +364,19 @@ CACHE = ".ridgeline/isa"
 SAME_CODE = "the machine code is the same: what differs is the launch (grid, arguments) or work on the host"
 
 
-def machine_code(question: Question, trial: Trial, sides: Sides) -> tuple[str, ...]:
+def machine_code(experiments: CaseExperiments, trial: Trial) -> tuple[str, ...]:
     """A sentence on each configuration that differs; () for a machine that nothing is compiled for, and where other
     knobs or Pythons than the declared ones were measured."""
-    arch = trial.machine.arch
-    if arch not in TARGETS or question.plan.knobs or question.plan.pythons:
+    arch, plan = trial.machine.arch, experiments.plan
+    if arch not in TARGETS or plan.knobs or plan.pythons:
         return ()
-    wanted = Wanted([arch], "sweep", [question.operator], [question.case], [question.backend], lenient=True)
+    case = [experiments.operator], [experiments.case], [experiments.backend]
     compiler = TreeCompiler(project.place(CACHE), Console(file=io.StringIO()))
     try:
-        base, head = (compiler.compile(side.path, wanted) for side in (sides.base, sides.head))
+        base, head = (
+            compiler.compile(side.path, Wanted([arch], "sweep", *case, lenient=True))
+            for side in (experiments.sides.base, experiments.sides.head)
+        )
     except (CompileError, IsaError) as error:
         return (f"the machine code could not be compared: {error}",)
     _, *differing = lines(compare(base, head, IsaPolicy()))

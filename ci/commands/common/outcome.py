@@ -217,11 +217,11 @@ def explained(
     with Bars(console, *columns) as bar:
         task = bar.add_task("why: what differs", total=None)
 
-        def say(said: str) -> None:
-            bar.update(task, description=plain(f"why: putting back {said}", 100))
+        def report(suspects: str) -> None:
+            bar.update(task, description=plain(f"why: putting back {suspects}", 100))
 
         with _errors_printed(console):
-            causes = explain(*asked, seconds=seconds, say=say)
+            causes = explain(*asked, seconds=seconds, report=report)
             hand_over(causes, checkouts, outcome.file.trials, file)
             return causes
     return ()

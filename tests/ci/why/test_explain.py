@@ -24,7 +24,7 @@ from ci.report import json_report
 from ci.trials import file as trial_files
 from ci.trials.file import Followed
 from ci.why import suspects
-from ci.why.explain import MOST_GROUPS, explain, not_examined, slower
+from ci.why.explain import MOST_GROUPS, explain, not_examined, slower_groups, worst_of
 from tests.ci import made_trials as made
 from tests.ci.why import toy
 from tests.kit import ROOT, commit, git
@@ -48,11 +48,12 @@ def trial(**knobs: tuple[int, int]):
 
 
 def test_cases_with_the_same_changed_knobs_are_one_group_the_slowest_first() -> None:
-    found = slower(judgement(case("m16", 1.02, 1.01), case("m64", 1.09, 1.08)), [trial(m16=(3, 2), m64=(3, 2))])
-    assert [[one.case for one in group.cases] for group in found] == [["gemm/triton/m16", "gemm/triton/m64"]]
-    assert found[0].worst.case == "gemm/triton/m64"
-    apart = slower(judgement(case("m16", 1.02, 1.01), case("m64", 1.09, 1.08)), [trial(m16=(3, 2), m64=(3, 3))])
-    assert [group.worst.case for group in apart] == ["gemm/triton/m64", "gemm/triton/m16"]
+    both = judgement(case("m16", 1.02, 1.01), case("m64", 1.09, 1.08))
+    (group,) = slower_groups(both, [trial(m16=(3, 2), m64=(3, 2))])
+    assert [one.case for one, _ in group] == ["gemm/triton/m16", "gemm/triton/m64"]
+    assert worst_of(group)[0].case == "gemm/triton/m64"
+    groups = slower_groups(both, [trial(m16=(3, 2), m64=(3, 3))])
+    assert [worst_of(group)[0].case for group in groups] == ["gemm/triton/m64", "gemm/triton/m16"]
 
 
 def test_a_knob_is_a_suspect_where_both_sides_have_it_with_different_values() -> None:
