@@ -174,7 +174,8 @@ def differing_files(
 
 def _is_same_code(path: str, trees: Iterable[SourceTree]) -> bool:
     """Whether a file is Python on both sides that is executed alike."""
-    base, head = (syntax(tree.text(path)) if path in tree.files and tree.text(path) else None for tree in trees)
+    python = path.endswith(".py")
+    base, head = (syntax(tree.text(path)) if python and path in tree.files else None for tree in trees)
     return base is not None and base == head
 
 
