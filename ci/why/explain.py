@@ -203,10 +203,23 @@ def tried_causes(findings: Sequence[CauseFinding], part_of: str = "") -> Iterato
             for texts in zip(*((suspect.name, suspect.change) for suspect in finding.suspects), strict=True)
         )
         has_times = not left.broken and math.isfinite(left.low)
-        ratios = map(math.exp, (left.log_ratio, left.low, left.high)) if has_times else (None, None, None)
+        logs = (left.log_ratio, left.low, left.high)
+        ratio, interval_low, interval_high = map(math.exp, logs) if has_times else (None, None, None)
         share = None if finding.answer is CauseAnswer.UNCLEAR else finding.share
         answer = str(finding.answer)
-        yield TriedCause(str(kind), name, change, answer, share, *ratios, left.trials, left.broken, part_of)
+        yield TriedCause(
+            str(kind),
+            name,
+            change,
+            answer,
+            share,
+            ratio,
+            interval_low,
+            interval_high,
+            left.trials,
+            left.broken,
+            part_of,
+        )
         yield from tried_causes(finding.parts, name)
 
 
@@ -241,7 +254,8 @@ def explain(
     same call with the same folder goes on where it was interrupted.
     Raises Interrupted, GitError, and benchmarks.trial_file.OutputError.
     """
-    sides, until = Sides(*checkouts, folder), time.monotonic() + seconds
+    base, head = checkouts
+    sides, until = Sides(base, head, folder), time.monotonic() + seconds
     folder.mkdir(parents=True, exist_ok=True)
     explanations = []
     try:
@@ -249,11 +263,19 @@ def explain(
             case, trial = worst_of(group)
             ratio, low, high = (value or 1.0 for value in (case.ratio, case.ci_low, case.ci_high))
             experiments = CaseExperiments(
-                *(case.kernel, case.backend, _short(case), Slowdown.of_ratio(ratio, low, high, case.trials)),
-                trial.cases[_short(case)].arms["head", case.backend].code_hash is not None,
-                *(sides, plan, policy),
-                math.log1p(policy.settings(case.kernel, trial.machine.kind).smallest_effect),
-                *(folder, until, measuring, report),
+                operator=case.kernel,
+                backend=case.backend,
+                case=_short(case),
+                slowdown=Slowdown.of_ratio(ratio, low, high, case.trials),
+                known_code=trial.cases[_short(case)].arms["head", case.backend].code_hash is not None,
+                sides=sides,
+                plan=plan,
+                policy=policy,
+                smallest=math.log1p(policy.settings(case.kernel, trial.machine.kind).smallest_effect),
+                folder=folder,
+                until=until,
+                measuring=measuring,
+                report=report,
             )
             explanations.append(explanation([case.case for case, _ in group], trial, experiments))
         return (*explanations, *not_examined(judgement, explanations))
