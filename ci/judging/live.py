@@ -57,8 +57,8 @@ def _judged(trials: Sequence[Trial], policy: Policy, kind: str, warnings: Iterab
         if decision.action == "stop" and max(more_there, default=0) > progress.budget:  # as `compare` measures on
             progress = progress.extended(max(more_there))
             decision = Decision("more", progress.budget, leaning_slower(judgement))
-        asked = {operator_case(name) for name in decision.cases}
-        more = {case: decision.trials for case in asked if there[case] > allowed.get(case, 0)}
+        wanted = {operator_case(name) for name in decision.cases}
+        more = {case: decision.trials for case in wanted if there[case] > allowed.get(case, 0)}
         if decision.action == "stop" or not more:
             return judgement
         allowed |= more
@@ -75,7 +75,7 @@ def mirrored(trials: Iterable[Trial], base: str | None, policy: Policy, warnings
     The verdict on every case that head can run is SAME, without timing; a case that fails, fails on both sides.
     """
     both = comparisons([trial.mirrored(base) for trial in trials], warnings)
-    return judge([dataclasses.replace(one, trials=(), same_code=True) for one in both], policy)
+    return judge([dataclasses.replace(c, trials=(), same_code=True) for c in both], policy)
 
 
 def operator_case(name: str) -> str:
@@ -90,25 +90,27 @@ def _first(trials: Iterable[Trial], allowed: Mapping[str, int]) -> list[Trial]:
     for trial in trials:
         names = {case: f"{trial.operator}/{case}" for case in trial.cases}
         taken.update(names.values())
-        kept = {case: trial.cases[case] for case, name in names.items() if taken[name] <= allowed[name]}
-        if kept:
-            first.append(dataclasses.replace(trial, cases=kept))
+        cases = {case: trial.cases[case] for case, name in names.items() if taken[name] <= allowed[name]}
+        if cases:
+            first.append(dataclasses.replace(trial, cases=cases))
     return first
 
 
-Told = Callable[[], str]
+NextOrders = Callable[[], str]
 """Asked for the next orders of a session: a JSON list in one line, empty to end it."""
 
-Measure = Callable[[Sequence[LocalCheckout], MeasurePlan, Path, Console, Told], int]
+Measure = Callable[[Sequence[LocalCheckout], MeasurePlan, Path, Console, NextOrders], int]
 """Runs a session; returns its exit code."""
 
 MeasureAlone = Callable[[Sequence[LocalCheckout], MeasurePlan, Path, Console], int]
 """Runs `plan.trials` trials of everything; returns the exit code."""
 
 
-def in_session(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told) -> int:
+def in_session(
+    checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, next_orders: NextOrders
+) -> int:
     """One measuring program for all looks: what it found out in its first seconds is not asked again."""
-    return measure(checkouts, dataclasses.replace(plan, trials=1), out, console, "run", "--orders", told=told)
+    return measure(checkouts, dataclasses.replace(plan, trials=1), out, console, "run", "--orders", told=next_orders)
 
 
 class Interrupted(Exception):
@@ -158,12 +160,12 @@ def compare(
     scheduler = TrialScheduler(log, plan, policy, progress, console, program)
     orders = [scheduler.next()]
 
-    def told() -> str:
+    def next_orders() -> str:
         refuse_unused_knobs(log.read().trials, plan.knobs)
         return orders_json(orders.pop() if orders else scheduler.next())
 
     if orders[0]:
-        measured(measuring(checkouts, plan, out, console, told), out)
+        measured(measuring(checkouts, plan, out, console, next_orders), out)
     refuse_unused_knobs(log.read().trials, plan.knobs)
     return scheduler.outcome()
 
@@ -259,7 +261,7 @@ class TrialScheduler:
     def _judged(self) -> Judgement:
         file = self._log.read()
         trials = self._own(file)
-        gone = [one for one in undeclared(trials) if is_asked(one, self._plan)]
+        gone = [comparison for comparison in undeclared(trials) if is_asked(comparison, self._plan)]
         compared = [*comparisons(trials, remarks(file)), *gone]
         self._last = Outcome(judge(compared, self._policy, self._progress), file)
         return self._last.judgement
@@ -296,8 +298,10 @@ def refuse_other_regime(file: TrialFile, plan: MeasurePlan) -> None:
     """MeasureError if a file that is to be gone on with has trials of another regime than the plan's."""
     other = next((trial.regime for trial in file.trials if trial.regime != plan.regime), None)
     if other:
-        said = f"{file.path} holds trials of the {other} regime, and times of two regimes are never compared"
-        raise MeasureError(f"{said}: give another file with --out")
+        raise MeasureError(
+            f"{file.path} holds trials of the {other} regime, and times of two regimes are never compared: "
+            "give another file with --out"
+        )
 
 
 def refuse_unused_knobs(trials: Sequence[Trial], settings: Sequence[str]) -> None:
@@ -328,7 +332,7 @@ def _few(names: Sequence[str], most: int = 5) -> str:
 
 def remarks(file: TrialFile) -> list[str]:
     """A sentence on every line of a file that is not used."""
-    return [f"{one.at(file.path)}: {one.why}; the other trials count" for one in file.rejected]
+    return [f"{line.at(file.path)}: {line.why}; the other trials count" for line in file.rejected]
 
 
 def up_to(target: int, cases: Sequence[str], trials: Sequence[Trial]) -> list[TrialOrder]:
@@ -353,8 +357,8 @@ def measured(code: int, out: Path) -> None:
     if code == INTERRUPTED:
         raise Interrupted(f"interrupted; the finished trials are in {out}; `{again(out=out)}` goes on")
     if code == USAGE:
-        kept = f"; finished trials are in {out}" if out.exists() else ""
-        raise MeasureError(f"measuring broke off; the reason is printed above{kept}")
+        finished = f"; finished trials are in {out}" if out.exists() else ""
+        raise MeasureError(f"measuring broke off; the reason is printed above{finished}")
     if code == NOTHING and not out.exists():
         raise MeasureError("nothing was measured; the reason is printed above")
 

@@ -67,11 +67,11 @@ def sentence(plan: MeasurePlan, reach: Reach) -> str:
     """What is measured, and why."""
     if reach.unknown:
         return f"{reach.unknown}: everything is measured"
-    out, kept = left_out(plan, reach), narrowed(plan, reach).kernels
-    files = sorted({path for name in kept for path in reach.differing.get(name, ())})
+    out, measured = left_out(plan, reach), narrowed(plan, reach).kernels
+    files = sorted({path for name in measured for path in reach.differing.get(name, ())})
     because = f", which {_few(tuple(files), 'changed files')} can reach" if files else ""
     not_measured = f"; not measured, because no changed file can reach them: {', '.join(out)}" if out else ""
-    return f"measuring {', '.join(kept) or 'nothing'}{because}{not_measured}{' (--all-cases does)' if out else ''}"
+    return f"measuring {', '.join(measured) or 'nothing'}{because}{not_measured}{' (--all-cases does)' if out else ''}"
 
 
 def with_left_out(judgement: Judgement, names: tuple[str, ...]) -> Judgement:
@@ -97,13 +97,13 @@ def _not_run(plan: MeasurePlan, reach: Reach, trials: Sequence[Trial]) -> Iterat
 
     Of a submodule it is enough that a file of it was run.
     """
-    for operator in _declared_in(trials).intersection(plan.kernels):
+    for operator in _imported_in(trials).intersection(plan.kernels):
         differing = tuple(path for path in reach.differing.get(operator, ()) if path.endswith((*COMPILED, "/")))
         ran = {
             path for trial in trials if trial.operator == operator for c in trial.checkouts.values() for path in c.ran
         }
         inside = tuple(path for path in differing if path.endswith("/"))
-        left = tuple(path for path in differing if not any(one.startswith(path) for one in ran if path in inside))
+        left = tuple(path for path in differing if not any(file.startswith(path) for file in ran if path in inside))
         if left and not any(path.endswith(COMPILED) for path in ran):
             yield (
                 f"{operator}: {_few(left, 'files that a compiler reads')} differ, and nothing compiled from "
@@ -111,18 +111,19 @@ def _not_run(plan: MeasurePlan, reach: Reach, trials: Sequence[Trial]) -> Iterat
             )
 
 
-def _declared_in(trials: Sequence[Trial]) -> set[str]:
+def _imported_in(trials: Sequence[Trial]) -> set[str]:
     """The operators of which a side of some trial could be imported."""
     return {trial.operator for trial in trials if trial.declaration()}
 
 
 def _not_measured(plan: MeasurePlan, trials: Sequence[Trial]) -> Iterator[str]:
     """Operators that differ and of which there is no trial: neither side could import them."""
-    there = _declared_in(trials)
-    broken = {one.module: one.reason for trial in trials for side in trial.checkouts.values() for one in side.broken}
+    imported = _imported_in(trials)
+    sides = [side for trial in trials for side in trial.checkouts.values()]
+    broken = {module.module: module.reason for side in sides for module in side.broken}
     why = "; ".join(f"{module} does not import: {reason}" for module, reason in broken.items())
     for operator in plan.kernels:
-        if operator not in there:
+        if operator not in imported:
             yield f"{operator} differs and was not measured{f' ({why})' if why else ''}"
     yield from _broken_beside(trials)
 
@@ -130,11 +131,11 @@ def _not_measured(plan: MeasurePlan, trials: Sequence[Trial]) -> Iterator[str]:
 def _broken_beside(trials: Sequence[Trial]) -> Iterator[str]:
     """Modules that base can import, or lacks, and head cannot, and of which no operator went missing with them."""
     newest = trials[-1].checkouts if trials else {}
-    of_base = {one.module for one in newest["base"].broken} if "base" in newest else set()
+    of_base = {module.module for module in newest["base"].broken} if "base" in newest else set()
     missing = {trial.operator for trial in trials if "head" in newest and trial.checkouts["head"].declaration is None}
-    for one in newest["head"].broken if "head" in newest else ():
-        if one.module not in of_base and not any(map(one.may_declare, missing)):
-            yield f"{one.module} of head does not import: {one.reason}"
+    for module in newest["head"].broken if "head" in newest else ():
+        if module.module not in of_base and not any(map(module.may_declare, missing)):
+            yield f"{module.module} of head does not import: {module.reason}"
 
 
 def _one_sided(reach: Reach, checkouts: Sequence[LocalCheckout], trials: Sequence[Trial]) -> Iterator[str]:
@@ -144,13 +145,13 @@ def _one_sided(reach: Reach, checkouts: Sequence[LocalCheckout], trials: Sequenc
     base, head = checkouts
     for side, other in ((base, head), (head, base)):
         for path, why in side.missing.items():
-            changed = any(one.startswith(path) or path.startswith(one) for one in reaching)
+            changed = any(file.startswith(path) or path.startswith(file) for file in reaching)
             if path not in other.missing and (changed or reach.unknown):
                 yield f"{side.role} lacks what {other.role} has: {why}"
             elif changed and side is head and path in other.missing:
                 yield f"what changed in {path} was not run, for both sides lack it: {why}"
     head_sides = [trial.checkouts["head"] for trial in trials if "head" in trial.checkouts]
-    ran = {path for one in head_sides for path in one.ran}
+    ran = {path for side in head_sides for path in side.ran}
     lacking = sorted(path for path in ran if not (base.path / path).exists())
     if ignored := tuple(path for path in lacking if succeeds(head.path, "check-ignore", "--quiet", "--", path)):
         yield (
@@ -185,7 +186,7 @@ def pins_not_installed(base: Path, head: Path) -> list[str]:
     wrong = []
     for name in sorted({name for name, _ in old ^ new}):
         gone, come = ({pin for other, pin in some if other == name} for some in (old - new, new - old))
-        installed = next((one.version for one in metadata.distributions(name=name)), None)
+        installed = next((there.version for there in metadata.distributions(name=name)), None)
         if installed and not all(SpecifierSet(pin).contains(installed, True) for pin in gone | come):
             before, after = (", ".join(sorted(pins)) or "none" for pins in (gone, come))
             wrong.append(f"{name} {before} → {after}, {installed} is installed")
@@ -270,7 +271,7 @@ def trees_of(root: Path, commits: Sequence[str]) -> list[SourceTree]:
     Raises GitError, and kernels.project.ProjectError.
     """
     blobs = [_blobs(root, commit) for commit in commits]
-    python = dict.fromkeys(digest for one in blobs for path, digest in one.items() if path.endswith(".py"))
+    python = dict.fromkeys(digest for digests in blobs for path, digest in digests.items() if path.endswith(".py"))
     contents = dict(texts(root, list(python)))
     return [
         SourceTree(dict(sorted(digests.items())), layout_of(root, commit), _reader(digests, contents))
@@ -292,15 +293,16 @@ def file_labels(repository: Repository, commits: Sequence[Commit], kernels: Sequ
     Of no kernels it is that of all.  Where it is not certain which files those are, every file counts.
     """
     return [
-        digest(tree, reached_by_all(tree, kernels)) for tree in trees_of(repository.root, [one.hash for one in commits])
+        digest(tree, reached_by_all(tree, kernels))
+        for tree in trees_of(repository.root, [commit.hash for commit in commits])
     ]
 
 
 def _blobs(root: Path, commit: str) -> dict[str, str]:
     """Digest of every file of a commit by its path, and the commit of every submodule (see sources.SUBMODULE)."""
     entries = git(root, "ls-tree", "-r", "-z", "--full-tree", commit).split("\0")
-    found = [match.groups() for entry in entries if (match := sources.ENTRY.fullmatch(entry))]
-    named = ((f"{path}/" if mode == sources.SUBMODULE else path, digest) for mode, digest, path in found)
+    blobs = [match.groups() for entry in entries if (match := sources.ENTRY.fullmatch(entry))]
+    named = ((f"{path}/" if mode == sources.SUBMODULE else path, digest) for mode, digest, path in blobs)
     return {path: digest for path, digest in named if not any(map(sources.is_hidden, path.split("/")))}
 
 

@@ -95,9 +95,9 @@ class TrialFile:
 
     def problems(self, keep: bool) -> list[Problem]:
         """The rejected lines as problems; with `keep` they are kept beside the file, in one of their own."""
-        lines = dict.fromkeys(one.line for one in self.rejected if one.line)
-        kept = set_aside(self.path, b"\n".join(lines)) if keep and lines else ""
-        return [Problem(one.at(self.path), one.why, kept if one.line else "") for one in self.rejected]
+        lines = dict.fromkeys(rejected.line for rejected in self.rejected if rejected.line)
+        aside = set_aside(self.path, b"\n".join(lines)) if keep and lines else ""
+        return [Problem(line.at(self.path), line.why, aside if line.line else "") for line in self.rejected]
 
 
 def read(path: Path, recorded: bool = False) -> TrialFile:
@@ -127,7 +127,7 @@ def _parsed(content: bytes, digest: str) -> TrialFile:
     if damage and content[-1:] != b"\n":
         lines.pop()  # a line that the damage cut off
     parsed = parse(lines, 1, checked=checked)
-    strange = [one for one in parsed.rejected if not one.interrupted]
+    strange = [line for line in parsed.rejected if not line.interrupted]
     if len(strange) > 1 and not (damage or parsed.trials or parsed.causes):
         why = (
             f"none of its {len(parsed.rejected):,} lines is a trial (line {strange[0].number}: {strange[0].why}); "
@@ -164,11 +164,11 @@ class Followed:
             self._file = read(self.path)
             return self._file
         *lines, _ = new.split(b"\n")
-        found = parse(lines, self._lines + 1, {trial.id: trial for trial in self._file.trials})
+        more = parse(lines, self._lines + 1, {trial.id: trial for trial in self._file.trials})
         self._offset, self._lines = self._offset + sum(len(line) + 1 for line in lines), self._lines + len(lines)
         before = self._file
-        trials, rejected = (*before.trials, *found.trials), (*before.rejected, *found.rejected)
-        self._file = TrialFile(self.path, trials, rejected, (*before.causes, *found.causes))
+        trials, rejected = (*before.trials, *more.trials), (*before.rejected, *more.rejected)
+        self._file = TrialFile(self.path, trials, rejected, (*before.causes, *more.causes))
         return self._file
 
 
@@ -183,29 +183,29 @@ def parse(
     trials, others = dict(known or {}), list[CauseLine | Rejected]()
     shared: Shared | None = None
     for number, line in enumerate(lines, first):
-        found = parse_line(line, number, shared) if line.strip() else None
-        if isinstance(found, Shared):
-            shared = dataclasses.replace(found, checked=checked)
-        elif isinstance(found, Trial):
-            if not same_results(found, trials.setdefault(found.id, found)):
-                why = f"the id {found.id} is that of an earlier trial with other results; the first one is used"
+        parsed = parse_line(line, number, shared) if line.strip() else None
+        if isinstance(parsed, Shared):
+            shared = dataclasses.replace(parsed, checked=checked)
+        elif isinstance(parsed, Trial):
+            if not same_results(parsed, trials.setdefault(parsed.id, parsed)):
+                why = f"the id {parsed.id} is that of an earlier trial with other results; the first one is used"
                 others.append(Rejected(number, Fault.CONFLICT, why, line))
-        elif found is not None:
-            others.append(found)
+        elif parsed is not None:
+            others.append(parsed)
     return TrialFile(
         Path(),
         tuple(trial for id_, trial in trials.items() if not known or id_ not in known),
-        tuple(one for one in others if isinstance(one, Rejected)),
-        tuple(one.text for one in others if isinstance(one, CauseLine)),
+        tuple(line for line in others if isinstance(line, Rejected)),
+        tuple(line.text for line in others if isinstance(line, CauseLine)),
     )
 
 
-def same_results(one: Trial, other: Trial) -> bool:
+def same_results(trial: Trial, other: Trial) -> bool:
     """Whether both hold the same cases and samples, whatever commit they were recorded as."""
     return (
-        one is other
-        or one.text == other.text
-        or bool(orjson.loads(one.text)["cases"] == orjson.loads(other.text)["cases"])
+        trial is other
+        or trial.text == other.text
+        or bool(orjson.loads(trial.text)["cases"] == orjson.loads(other.text)["cases"])
     )
 
 
@@ -370,7 +370,7 @@ def packed_notes(trials: Iterable[Trial]) -> PackedNotes:
     """The lines of trials, oldest first, as a file."""
     shared: dict[str, int] = {}
     lines = []
-    for trial in sorted(trials, key=lambda one: one.order):
+    for trial in sorted(trials, key=lambda trial: trial.order):
         line = json.loads(trial.text)
         for holder, field in _shareable(line):
             if isinstance(holder.get(field), dict):
@@ -445,12 +445,12 @@ MOST_REJECTED = 20
 def read_hostile(path: Path) -> TrialFile:
     """The trials of a file that is not trusted; a file beyond the limits has none and says why."""
     try:
-        found = content(path)
+        text = content(path)
     except OSError as error:
         return _refused(path, f"cannot be read: {error.strerror or error}")
-    if isinstance(found, str):
-        return _refused(path, found)
-    lines = found.split(b"\n")
+    if isinstance(text, str):
+        return _refused(path, text)
+    lines = text.split(b"\n")
     if len(lines) > MOST_LINES:
         return _refused(path, f"has more than {MOST_LINES} lines; one leg measures some hundred trials")
     long = {number for number, line in enumerate(lines, 1) if len(line) > LARGEST_LINE}
@@ -465,10 +465,10 @@ def content(path: Path) -> bytes | str:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return "is not a plain file"
-        found = file.read(LARGEST_FILE + 1)
-    if len(found) > LARGEST_FILE:
+        held = file.read(LARGEST_FILE + 1)
+    if len(held) > LARGEST_FILE:
         return f"is larger than {LARGEST_FILE} bytes"
-    return "is compressed; a leg hands over plain text" if found[:2] == GZIP else found
+    return "is compressed; a leg hands over plain text" if held[:2] == GZIP else held
 
 
 def _refused(path: Path, why: str) -> TrialFile:
@@ -499,19 +499,19 @@ def measured_operators(trials: Iterable[Trial], first: int) -> tuple[str, ...]:
 
     Operators are measured trial by trial, so the second trial begins when the first is whole.
     """
-    found = list(trials)
-    if not any(one.number > first for one in found):
+    measured = list(trials)
+    if not any(trial.number > first for trial in measured):
         return ()
-    return tuple(dict.fromkeys(one.operator for one in found if one.number == first))
+    return tuple(dict.fromkeys(trial.operator for trial in measured if trial.number == first))
 
 
 def missing(trials: Iterable[Trial], operators: Collection[str], first: int, count: int) -> list[TrialBatch]:
     """The batches that complete `count` trials, numbered from `first`, of these operators, in the order of a run."""
-    done = {(one.operator, one.number) for one in trials}
+    done = {(trial.operator, trial.number) for trial in trials}
     numbers = range(first, first + count)
-    lacking = ((number, tuple(one for one in operators if (one, number) not in done)) for number in numbers)
+    lacking = ((number, tuple(name for name in operators if (name, number) not in done)) for number in numbers)
     batches = []
-    for lacked, neighbours in itertools.groupby(lacking, key=lambda one: one[1]):
+    for lacked, neighbours in itertools.groupby(lacking, key=lambda lacks: lacks[1]):
         of = [number for number, _ in neighbours]
         batches += [TrialBatch(lacked, of[0], len(of))] if lacked else []
     return batches
