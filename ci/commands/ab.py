@@ -89,11 +89,11 @@ def ab(given: Given) -> int:
     check_recordable(given, checkouts, planned)
     file = given.out or scratch("ab", checkouts[1])
     if given.dry_run:
-        one, two = (checkout.label for checkout in checkouts)
+        base_label, head_label = (checkout.label for checkout in checkouts)
         if request:
-            click.echo(f"would build and run {request.name} on {one} and {two}, into {file}")
+            click.echo(f"would build and run {request.name} on {base_label} and {head_label}, into {file}")
         else:
-            click.echo(f"would compare {two} with {one} ({planned.tier} tier) into {file}")
+            click.echo(f"would compare {head_label} with {base_label} ({planned.tier} tier) into {file}")
         return 0
     if request:
         asked = dataclasses.replace(planned, rounds=given.rounds or 0)

@@ -84,16 +84,16 @@ def check(given: Given) -> int:
     clock = VerbClock()
     head = repository.head_of_comparison(given.out) if not given.dry_run else repository.working_tree(given.out)
     requests = programs.declared_programs(project.around(Path.cwd()))
-    if machine_kind() == "cpu" and (elsewhere := [one.name for one in requests if one.program.gpu]):
+    if machine_kind() == "cpu" and (elsewhere := [request.name for request in requests if request.program.gpu]):
         click.echo(f"not run, because they need a GPU: {', '.join(elsewhere)}", err=True)
-        requests = [one for one in requests if not one.program.gpu]
+        requests = [request for request in requests if not request.program.gpu]
     if given.kernels:
-        requests = [one for one in requests if one.name in given.kernels]
-        names = {one.name for one in requests}
+        requests = [request for request in requests if request.name in given.kernels]
+        names = {request.name for request in requests}
         planned = dataclasses.replace(planned, kernels=tuple(name for name in given.kernels if name not in names))
     if given.dry_run:
         against = base.short if base else "nothing (no base in this clone)"
-        by = f" by operators and {', '.join(one.name for one in requests)}" if requests else ""
+        by = f" by operators and {', '.join(request.name for request in requests)}" if requests else ""
         click.echo(f"would check {head.label} against {against}{by}, write {report}.html, .md and .json")
         return 0
     check_recordable(given, (head,), planned)
@@ -127,14 +127,14 @@ def _of_all(
     declares = any(has_packages(side.path) for side in checkouts) or not requests
     if declares and (plan.kernels or not given.kernels):
         outcomes.append(_against(checkouts, root, plan, rules, file, given.all_cases))
-    asked = dataclasses.replace(plan, rounds=given.rounds or 0)
-    for one in requests:
+    of_programs = dataclasses.replace(plan, rounds=given.rounds or 0)
+    for request in requests:
         try:
-            found = programs.compared_by(one, checkouts, asked, rules, file, err_console(), given.all_cases)
+            outcome = programs.compared_by(request, checkouts, of_programs, rules, file, err_console(), given.all_cases)
         except MeasureError as error:  # neither side can be run: the other programs are judged all the same
-            found = live.Outcome(Judgement(Verdict.CANNOT_TELL, f"{one.name}: {error}"), Followed(file).read())
-        outcomes.append(found)
-    judgement = functools.reduce(live.joined, [one.judgement for one in outcomes])
+            outcome = live.Outcome(Judgement(Verdict.CANNOT_TELL, f"{request.name}: {error}"), Followed(file).read())
+        outcomes.append(outcome)
+    judgement = functools.reduce(live.joined, [outcome.judgement for outcome in outcomes])
     return live.Outcome(judgement, outcomes[-1].file)
 
 
@@ -147,22 +147,22 @@ def _against(
     all_cases: bool,
 ) -> live.Outcome:
     """Times of both sides and, where their kernels differ, the code they compile to."""
-    found = reach.of_checkouts(*checkouts)
-    reach.refuse_unknown(plan, found, project.layout(checkouts[-1].path).renamed)
-    part = reach.narrowed(plan, found) if reach.left_out(plan, found) and not all_cases else plan
-    if not (all_cases or found.nothing or found.unknown):
-        rows = with_changed_rows(reach.narrowed(plan, found), found, checkouts, err_console())
+    changed = reach.of_checkouts(*checkouts)
+    reach.refuse_unknown(plan, changed, project.layout(checkouts[-1].path).renamed)
+    part = reach.narrowed(plan, changed) if reach.left_out(plan, changed) and not all_cases else plan
+    if not (all_cases or changed.nothing or changed.unknown):
+        rows = with_changed_rows(reach.narrowed(plan, changed), changed, checkouts, err_console())
         plan, part = (rows, rows) if rows.cases != plan.cases else (plan, part)
     on_cpu, by_code = machine_kind() == "cpu", None
-    if not found.nothing and (part is plan or part.kernels):
+    if not changed.nothing and (part is plan or part.kernels):
         by_code = isa_check.judged(checkouts, part, root, err_console())
     outcome = compared(checkouts, plan, rules, file, all_cases)
     judgement = isa_check.joined(outcome.judgement, by_code) if by_code else outcome.judgement
     if on_cpu:
         judgement = isa_check.decided(judgement, by_code, outcome.file.trials)
     if by_code:
-        changed = isa_check.declaring_code(by_code).difference(found.same)
-        judgement = executed(judgement, checkouts[0], checkouts[-1], sorted(changed), err_console())
+        changed_operators = isa_check.declaring_code(by_code).difference(changed.same)
+        judgement = executed(judgement, checkouts[0], checkouts[-1], sorted(changed_operators), err_console())
     return dataclasses.replace(outcome, judgement=judgement)
 
 

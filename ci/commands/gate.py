@@ -69,44 +69,43 @@ def gate(given: Given) -> int:
     if given.files:
         if given.base or not given.head_commit or not given.pool:
             raise click.UsageError("--trials needs --head SHA and --pool NAME, and takes no BASE HEAD")
-        made = leg.judged(given, repository, rules)
-        return _told([made], [to_json(made.judgement)], given)
+        report = leg.judged(given, repository, rules)
+        return _show([report], [to_json(report.judgement)], given)
     if not given.base or not given.head:
         raise click.UsageError("BASE and HEAD are missing: `ridgeline gate HEAD^ HEAD` judges two recorded commits")
     ends = base, head = repository.resolve(given.base), repository.resolve(given.head)
     checkouts = [LocalCheckout(role, repository.root, end) for role, end in zip(("base", "head"), ends, strict=True)]
     rules = dataclasses.replace(rules, renamed=reach.renamed_in(repository.root, head.hash))
-    found = reach.of_commits(repository.root, base.hash, head.hash)
+    changed = reach.of_commits(repository.root, base.hash, head.hash)
     unread = recorded.unread(given.results, base.hash, head.hash, given.machine)
     for problem in unread:
         click.echo(f"left out: {plain(problem, 2000)}", err=True)
     try:
         judged = recorded.gate(given.results, base.hash, head.hash, rules, given.machine)
     except GateError:
-        if not unread and found.nothing:
+        if not unread and changed.nothing:
             same = Judgement(Verdict.SAME, "the same kernel files on both sides")  # as `ab` says, whatever is recorded
-            return _told([report_of(same, (), checkouts, title="recorded commits")], [to_json(same)], given)
+            return _show([report_of(same, (), checkouts, title="recorded commits")], [to_json(same)], given)
         if not unread:
             raise
         click.echo("what was left out may be what both commits have in common: no verdict", err=True)
         return NO_VERDICT
     causes, _ = causes_in(given.results)
     reports, documents = [], []
-    for one in judged:
+    for place in judged:
         # One report per machine and environment that recorded both, with what experiments have shown on that machine.
-        apart = "" if one.paired else ", recorded apart"
-        title = f"recorded commits on {one.machine} ({one.env}){apart}"
-        of_head = {trial.operator for trial in one.trials if _is_right(trial, head.hash)}
-        unrecorded = reach.not_recorded(found, one.judgement, of_head, rules.renamed)
-        judgement = reach.doubted(one.judgement, list(unrecorded))
-        made = report_of(judgement, one.trials, checkouts, title=title)
+        title = f"recorded commits on {place.machine} ({place.env}){'' if place.paired else ', recorded apart'}"
+        right_of_head = {trial.operator for trial in place.trials if _is_right(trial, head.hash)}
+        unrecorded = reach.not_recorded(changed, place.judgement, right_of_head, rules.renamed)
+        judgement = reach.doubted(place.judgement, list(unrecorded))
+        report = report_of(judgement, place.trials, checkouts, title=title)
         slow = {case.case for case in judgement.of(Verdict.SLOWER)}
-        known = causes_of(causes, made.base.commit, made.head.commit, one.machine)
+        known = causes_of(causes, report.base.commit, report.head.commit, place.machine)
         why = tuple(cause for cause in known if slow.intersection(cause.cases))
-        reports.append(dataclasses.replace(made, explanations=why))
-        where = {"machine": one.machine, "env": one.env, "paired": one.paired}
+        reports.append(dataclasses.replace(report, explanations=why))
+        where = {"machine": place.machine, "env": place.env, "paired": place.paired}
         documents.append({**where, **to_json(judgement)})
-    code = _told(reports, documents, given)
+    code = _show(reports, documents, given)
     return NO_VERDICT if unread and code == PASS else code
 
 
@@ -117,16 +116,16 @@ def _is_right(trial: Trial, commit: str) -> bool:
     return Status.OK in ended and not any(status.failed for status in ended)
 
 
-def _told(reports: Sequence[Report], documents: Sequence[dict[str, object]], given: Given) -> int:
+def _show(reports: Sequence[Report], documents: Sequence[dict[str, object]], given: Given) -> int:
     """Print all, write the worst; the exit code of its verdict."""
     if given.as_json:
         print_json(documents)
     else:
-        for made in reports:
-            terminal.show(made, out_console())
-    verdict = Verdict.worst(made.verdict for made in reports)
+        for report in reports:
+            terminal.show(report, out_console())
+    verdict = Verdict.worst(report.verdict for report in reports)
     if given.report:
-        write_report(next(made for made in reports if made.verdict is verdict), given.report)
+        write_report(next(report for report in reports if report.verdict is verdict), given.report)
     return verdict.exit_code
 
 
