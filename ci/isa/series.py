@@ -129,41 +129,24 @@ def record(tree: CompiledTree, commit: Commit, results_dir: Path, asked: Json | 
 
     asked: what was to be compiled; kept for :func:`is_recorded`, unknown to asv.
     """
-    path, made = path_of(results_dir, commit, tree.triton), tracks(tree)
+    path, series, env = path_of(results_dir, commit, tree.triton), tracks(tree), env_name(tree.triton)
+    machine, python = {"machine": MACHINE, "kind": "compiler"}, ".".join(platform.python_version_tuple()[:2])
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(results_dir / ".ridgeline.lock"):
-        rows = {name: [values, params, SERIES_VERSION, commit.date_ms] for name, (_, params, values) in made.items()}
-        kept = _file_of(path, commit).get("results", {})
-        file = {**_about(tree.triton, commit), "results": dict(sorted({**kept, **rows}.items())), "asked": asked}
-        replace(path, json.dumps(file, separators=(",", ":")))
-        machine = {"machine": MACHINE, "kind": "compiler", "version": 1}
-        replace(path.with_name("machine.json"), json.dumps(machine, indent=4))
+        rows = {name: [values, params, SERIES_VERSION, commit.date_ms] for name, (_, params, values) in series.items()}
+        rows = {**_file_of(path, commit).get("results", {}), **rows}
+        needs = {"triton": env.removeprefix("triton")}
+        file = asv_files.asv_file(commit.hash, env, commit.date_ms, machine, python, needs, rows)
+        replace(path, json.dumps({**file, "asked": asked}, separators=(",", ":")))
+        replace(path.with_name("machine.json"), json.dumps({**machine, "version": 1}, indent=4))
         axes = {"type": "track", "param_names": ["backend", "configuration", "arch"]}
         about = {**axes, "version": SERIES_VERSION, "declared_ms": commit.date_ms}
         own = {
-            name: {"name": name, "unit": unit, **about, "params": params} for name, (unit, params, _) in made.items()
+            name: {"name": name, "unit": unit, **about, "params": params} for name, (unit, params, _) in series.items()
         }
         grids = asv_files.merged(read_benchmarks(results_dir), own)
         replace(results_dir / "benchmarks.json", json.dumps(grids, indent=1, sort_keys=True))
     return path
-
-
-def _about(triton: str | None, commit: Commit) -> Json:
-    """What an asv file says beside its results."""
-    env, python = env_name(triton), ".".join(platform.python_version_tuple()[:2])
-    needs = {"triton": env.removeprefix("triton")}
-    return {
-        "commit_hash": commit.hash,
-        "env_name": env,
-        "date": commit.date_ms,
-        "python": python,
-        "params": {"machine": MACHINE, "kind": "compiler", "python": python, **needs},
-        "requirements": needs,
-        "env_vars": {},
-        "result_columns": asv_files.COLUMNS,
-        "durations": {},
-        "version": asv_files.VERSION,
-    }
 
 
 def _file_of(path: Path, commit: Commit) -> dict[str, Any]:

@@ -66,15 +66,28 @@ def machine_record(machine: Machine) -> dict[str, str]:
 
 def result_file(pooled: PooledTrials, rows: Mapping[str, Any]) -> Json:
     """A whole result file around its rows."""
-    environment = pooled.environment
-    python, needs = environment.python, environment.requirements
+    place, environment = pooled.place, pooled.environment
+    facts, needs = machine_record(pooled.machine), environment.requirements
+    return asv_file(place.commit, place.env, pooled.date_ms, facts, environment.python, needs, rows)
+
+
+def asv_file(
+    commit: str,
+    env: str,
+    date_ms: int,
+    machine: Mapping[str, str],
+    python: str,
+    requirements: Mapping[str, str],
+    rows: Mapping[str, Any],
+) -> Json:
+    """A result file as asv writes one.  machine: its name and identity.  date_ms: of the commit."""
     return {
-        "commit_hash": pooled.place.commit,
-        "env_name": pooled.place.env,
-        "date": pooled.date_ms,
-        "params": {**machine_record(pooled.machine), "python": python, **needs},
+        "commit_hash": commit,
+        "env_name": env,
+        "date": date_ms,
+        "params": {**machine, "python": python, **requirements},
         "python": python,
-        "requirements": needs,
+        "requirements": requirements,
         "env_vars": {},
         "result_columns": COLUMNS,
         "results": dict(sorted(rows.items())),
