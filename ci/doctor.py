@@ -40,8 +40,6 @@ VERSION_PROBLEMS = {"library_missing", UNTESTED}
 """Kinds of its problems that are about versions."""
 EXAMINE_S = 180.0
 """Seconds for the measuring program's own examination: importing torch on a cold disk takes a minute."""
-SET_ASIDE = re.compile(r"\.setaside(-[0-9a-f]+)?$")
-"""How the name of a file ends that was set aside (ci.trials.file.set_aside)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,22 +163,17 @@ def _records(results: Path) -> Iterator[Finding]:
     """What is in the folder of records; an absent one is not a fault."""
     from ci.records.store import damage_of, notes_files  # scipy, which nodes that verify and bring up may lack
 
-    names, error = list[str](), ""
+    error = ""
     try:
         for path in (results, *(path for path in results.iterdir() if path.is_dir())) if results.exists() else ():
             if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
                 error = error or f"{path} is not readable and writable for this user"
-        names = [path.name for path in results.rglob("*") if path.is_file()]
     except OSError as fault:
         error = str(fault)
     if error:
         next_step = "give this user read and write access, or another folder with --results"
         yield Finding("error", f"{results} cannot be used", error, next_step)
         return
-    if aside := sum(bool(SET_ASIDE.search(name)) for name in names):
-        what = f"{plural(aside, 'damaged or foreign file')} set aside in {results}"
-        next_step = f"look at {results}/**/*.setaside*, correct or remove them"
-        yield Finding("warning", what, "what they hold is not shown", next_step)
     records = notes_files(results)
     yield Finding("ok", f"{plural(len(records), 'record file')} in {results}")
     for problem in filter(None, map(damage_of, records)):

@@ -113,7 +113,7 @@ def run(given: Given) -> int:
 
         print_recorded(record([measured], results))
     else:
-        for problem in measured.problems(keep=False):
+        for problem in measured.problems():
             click.echo(f"not used: {plain(problem, 2000)}", err=True)
         if new:
             onward = f"`ridgeline records add {shlex.quote(str(out))}` makes asv records of them"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ci.records import rows as asv_files
 from ci.records.ledger import SWEEPS, base_of, by_regime, folder_of, machine_folders, sweep_files
 from ci.records.pooling import Place, PooledTrials, pool
-from ci.trials.file import Problem, RecordError, TrialFile, packed_notes, read, same_results, set_aside, unpacked
+from ci.trials.file import Problem, RecordError, TrialFile, packed_notes, read, same_results, unpacked
 from ci.trials.trial import Trial
 from ci.whole_files import WriteError, replace
 
@@ -56,7 +56,7 @@ LOCK_SECONDS = 600.0
 NOTES = re.compile(r"(?P<stem>.+?)(\.[0-9a-f]{12})?\.notes\.jsonl(\.gz)?")
 """Names of notes; those of before 2026-11-28 are plain text and have no digest."""
 
-GIT_IGNORES = "/benchmarks.json\n/*/machine.json\n/*/????????-*.json\n*.lock\n*.setaside*\n.*.draft\n.cache/\n"
+GIT_IGNORES = "/benchmarks.json\n/*/machine.json\n/*/????????-*.json\n*.lock\n.*.draft\n.cache/\n"
 """`.gitignore` of a folder of records: asv's files, and what writers leave."""
 
 GIT_MERGES = "*.jsonl merge=union\n"
@@ -102,7 +102,7 @@ def record(
     done = Recorded()
     for regime, those in by_regime([read(file) if isinstance(file, Path) else file for file in files]).items():
         folder = folder_of(results_dir, regime)
-        trials_of = _by_record(those, folder, commits or {}, done.problems, keep=not dry_run)
+        trials_of = _by_record(those, folder, commits or {}, done.problems)
         with contextlib.nullcontext() if dry_run else _lock(folder):
             for base, place in sorted(trials_of, key=lambda key: key[0]):
                 recorded = recorded_trials(base, done.problems)
@@ -130,7 +130,7 @@ def rewrite(results_dir: Path, dry_run: bool = False) -> Rewritten:
         for base in sorted({base_of(path) for path in (*notes_files(results_dir), *sweep_files(results_dir))}):
             files = _files_of(base)
             done.before += _bytes(files)
-            if problems := [problem for path in files for problem in read(path).problems(keep=False)]:
+            if problems := [problem for path in files for problem in read(path).problems()]:
                 done.problems += problems
                 done.after += _bytes(files)
                 continue
@@ -205,7 +205,7 @@ def _new(wanted: Sequence[Trial], recorded: Sequence[Trial], base: Path) -> tupl
 
 
 def _by_record(
-    files: Iterable[TrialFile], results_dir: Path, commits: Mapping[str, str], problems: list[Problem], keep: bool
+    files: Iterable[TrialFile], results_dir: Path, commits: Mapping[str, str], problems: list[Problem]
 ) -> dict[tuple[Path, Place | None], list[Trial]]:
     """The trials by the record they belong to: what the names of its files begin with, its place (None: of a sweep)."""
     for role, commit in commits.items():
@@ -214,11 +214,10 @@ def _by_record(
             raise RecordError(f"the commit given for {role!r} is {commit!r}; {allowed}")
     wanted: dict[tuple[Path, Place | None], list[Trial]] = {}
     for file in files:
-        problems += file.problems(keep)
+        problems += file.problems()
         for trial in (trial.with_commits(commits) for trial in file.trials):
             of_trial, reasons = _places(trial)
-            aside = set_aside(file.path, trial.text.encode()) if reasons and keep else ""
-            problems += [Problem(str(file.path), why, aside) for why in reasons]
+            problems += [Problem(str(file.path), why) for why in reasons]
             for place in of_trial:
                 key: tuple[Path, Place | None]
                 if trial.sweep:
@@ -380,7 +379,7 @@ def recorded_trials(base: Path, problems: list[Problem]) -> list[Trial]:
     by_id: dict[str, Trial] = {}
     for path in _files_of(base):
         file = read(path, recorded=True)
-        problems += file.problems(keep=False)
+        problems += file.problems()
         by_id.update((trial.id, trial) for trial in file.trials if trial.id not in by_id)
     return sorted(by_id.values(), key=lambda trial: trial.order)
 

@@ -118,7 +118,7 @@ def read_all(paths: Iterable[Path], recorded: bool = False) -> list[Measured]:
     for path in paths:
         file = read_file(path, recorded)
         trials += file.trials
-        problems += [str(problem) for problem in file.problems(keep=False)]
+        problems += [str(problem) for problem in file.problems()]
     return gathered(trials, problems)
 
 

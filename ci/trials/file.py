@@ -1,7 +1,6 @@
 """Reading trial files: one JSON line per trial (`.jsonl` or `.jsonl.gz`), each line parsed once.
 
-Reading never loses anything: a line that cannot be used is returned with its number and its reason, and can be set
-aside beside the file under a name that depends on its content only.
+Reading never loses anything: a line that cannot be used is returned with its number and its reason.
 """
 
 from __future__ import annotations
@@ -71,14 +70,13 @@ class Rejected:
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Something that was left out: where, why (with the next step), and where it was put aside, if anywhere."""
+    """Something that was left out: where, and why, with the next step."""
 
     where: str
     why: str
-    set_aside: str = ""
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.why}" + (f" (set aside as {self.set_aside})" if self.set_aside else "")
+        return f"{self.where}: {self.why}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,11 +91,9 @@ class TrialFile:
     rejected: tuple[Rejected, ...] = ()
     causes: tuple[str, ...] = ()
 
-    def problems(self, keep: bool) -> list[Problem]:
-        """The rejected lines as problems; with `keep` they are kept beside the file, in one of their own."""
-        lines = dict.fromkeys(rejected.line for rejected in self.rejected if rejected.line)
-        aside = set_aside(self.path, b"\n".join(lines)) if keep and lines else ""
-        return [Problem(line.at(self.path), line.why, aside if line.line else "") for line in self.rejected]
+    def problems(self) -> list[Problem]:
+        """The rejected lines, which stay where they are: nobody changes a trial file."""
+        return [Problem(line.at(self.path), line.why) for line in self.rejected]
 
 
 def read(path: Path, recorded: bool = False) -> TrialFile:
@@ -287,19 +283,6 @@ def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
     """Whether JSON that failed only lacks its end: in a string, or in the last token of an object that is open."""
     rest = re.fullmatch(r"[\w.+-]*", text[error.pos :])
     return text.startswith("{") and (error.msg.startswith("Unterminated") or bool(rest) and error.msg != "Extra data")
-
-
-def set_aside(path: Path, content: bytes) -> str:
-    """Keep content beside `path` as PATH.setaside-DIGEST, the same content under one name; "" if it cannot be."""
-    target = path.with_name(f"{path.name}.setaside-{hashlib.sha256(content).hexdigest()[:8]}")
-    try:
-        if not target.exists():
-            draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
-            draft.write_bytes(content)
-            draft.replace(target)
-    except OSError:
-        return ""
-    return str(target)
 
 
 def unpacked(content: bytes) -> tuple[bytes, tuple[Rejected, ...]]:

@@ -14,7 +14,6 @@ from rich.console import Console
 from ci import doctor
 from ci.doctor import Diagnosis
 from ci.harness import MeasureError
-from ci.trials.file import set_aside
 from tests.kit import commit, git
 
 H200 = {"kind": "gpu", "market_name": "H200 SXM", "device": "NVIDIA H200", "arch": "sm_90", "count": 2}
@@ -94,11 +93,6 @@ def torn(machine: Machine) -> None:
     (machine.results / "m/a.notes.jsonl").write_text('{"format": "rid')
 
 
-def damaged(machine: Machine) -> None:
-    (machine.results / "m/b.json.setaside").touch()
-    assert set_aside(machine.results / "m/a.notes.jsonl", b"a torn line")
-
-
 FAULTS: dict[str, tuple[Callable[[Machine], object], str, str]] = {
     "does not start": (lambda m: setattr(m, "answer", MeasureError("boom")), "error", "python -m benchmarks"),
     "torch 2.9.1": (lambda m: m.examined(OLD_TORCH), "note", "install torch 2.11"),
@@ -116,7 +110,6 @@ FAULTS: dict[str, tuple[Callable[[Machine], object], str, str]] = {
     "after 1 commit": (shallow, "warning", "--unshallow"),
     "cannot be used": (lambda m: setattr(m, "results", m.results / "m/a.json"), "error", "--results"),
     "is no line of JSON": (torn, "error", "restore it"),
-    "2 damaged": (damaged, "warning", "setaside"),
     "no Slurm": (lambda m: (m.root.parent / "sbatch").write_text("#!/bin/sh\nexit 1"), "note", "login node"),
 }
 

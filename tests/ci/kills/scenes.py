@@ -143,7 +143,7 @@ def unsound(folder: Path, template: Path) -> list[str]:
         kept = set(path.read_bytes().splitlines())
         if before.exists() and not set(before.read_bytes().splitlines()) <= kept:
             said.append(f"{path} has lost lines")
-        said += [f"{path} {one}" for one in read(path).problems(False)]
+        said += [f"{path} {one}" for one in read(path).problems()]
     frame = store.load(folder / "results")
     said += frame.attrs.get("problems", [])
     for notes in template.glob("results/*/*.notes.jsonl*"):
