@@ -6,7 +6,6 @@ Reading never loses anything: a line that cannot be used is returned with its nu
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import gzip
 import hashlib
@@ -35,37 +34,21 @@ class RecordError(Exception):
     """Records cannot be written or read; the text says what happened, what is safe, and the next step."""
 
 
-class Fault(enum.StrEnum):
-    """Why a line of a trial file is not used.
-
-    torn: its JSON is incomplete, its writer was interrupted.  The trial before and after it are whole.
-    """
-
-    UNREADABLE = "unreadable"
-    DAMAGED_GZIP = "damaged gzip"
-    TORN = "torn"
-    NOT_JSON = "not JSON"
-    NOT_A_TRIAL = "not a trial"
-    CONFLICT = "conflict"
-
-
 @dataclasses.dataclass(frozen=True)
 class Rejected:
-    """A line that is not used: its number from 1 (0: the whole file), what is wrong with it, its bytes."""
+    """A line that is not used: its number from 1 (0: the whole file), what is wrong with it, its bytes.
+
+    interrupted: an interrupted writer explains it; the trials before and after it are whole.
+    """
 
     number: int
-    fault: Fault
     why: str
     line: bytes = b""
+    interrupted: bool = False
 
     def at(self, path: Path) -> str:
         """Where it stands, for people."""
         return f"{path}:{self.number}" if self.number else str(path)
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether an interrupted writer explains it."""
-        return self.fault is Fault.TORN or self.fault is Fault.DAMAGED_GZIP
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +89,7 @@ def read(path: Path, recorded: bool = False) -> TrialFile:
         content = path.read_bytes()
     except OSError as error:
         why = f"cannot be read: {error.strerror or error}"
-        return TrialFile(path, (), (Rejected(0, Fault.UNREADABLE, why),))
+        return TrialFile(path, (), (Rejected(0, why),))
     named = NAMED_BY_CONTENT.search(path.name) if recorded else None
     return dataclasses.replace(_parsed(content, named["digest"] if named else ""), path=path)
 
@@ -129,7 +112,7 @@ def _parsed(content: bytes, digest: str) -> TrialFile:
             f"none of its {len(parsed.rejected):,} lines is a trial (line {strange[0].number}: {strange[0].why}); "
             "`ridgeline run --help` says how to write one, `ridgeline records import --help` reads those of other tools"
         )
-        return TrialFile(Path(), (), (Rejected(0, Fault.NOT_A_TRIAL, why),))
+        return TrialFile(Path(), (), (Rejected(0, why),))
     return dataclasses.replace(parsed, rejected=(*damage, *parsed.rejected))
 
 
@@ -185,7 +168,7 @@ def parse(
         elif isinstance(parsed, Trial):
             if not same_results(parsed, trials.setdefault(parsed.id, parsed)):
                 why = f"the id {parsed.id} is that of an earlier trial with other results; the first one is used"
-                others.append(Rejected(number, Fault.CONFLICT, why, line))
+                others.append(Rejected(number, why, line))
         elif parsed is not None:
             others.append(parsed)
     return TrialFile(
@@ -244,24 +227,24 @@ def parse_line(line: bytes, number: int = 1, shared: Shared | None = None) -> Tr
     """What one line holds, or what is wrong with it.  shared: what the lines before say that it shares with others."""
     if len(line) > LONGEST_LINE:
         why = f"{len(line) / 1e6:,.0f} MB long; a trial has at most {LONGEST_LINE / 1e6:,.0f} MB"
-        return Rejected(number, Fault.NOT_A_TRIAL, why, line)
+        return Rejected(number, why, line)
     try:
         text = line.decode().strip()
     except UnicodeDecodeError:
-        return Rejected(number, Fault.NOT_JSON, "not UTF-8 text", line)
+        return Rejected(number, "not UTF-8 text", line)
     try:
         return _read(_value(text), text, shared)
     except json.JSONDecodeError as error:
         if is_cut_off(text, error):
             why = f"the line is torn, its writer was interrupted: {error.msg} at character {error.pos}"
-            return Rejected(number, Fault.TORN, why, line)
-        return Rejected(number, Fault.NOT_JSON, f"not JSON: {error.msg} at character {error.pos}", line)
+            return Rejected(number, why, line, interrupted=True)
+        return Rejected(number, f"not JSON: {error.msg} at character {error.pos}", line)
     except RecursionError:
-        return Rejected(number, Fault.NOT_A_TRIAL, "nested too deeply for a trial", line)
+        return Rejected(number, "nested too deeply for a trial", line)
     except Unfit as error:
-        return Rejected(number, Fault.NOT_A_TRIAL, f"not a trial: {error}", line)
+        return Rejected(number, f"not a trial: {error}", line)
     except ValueError as error:  # a token or a number that json takes and a trial does not
-        return Rejected(number, Fault.NOT_JSON, f"not JSON: {error}", line)
+        return Rejected(number, f"not JSON: {error}", line)
 
 
 def _read(data: Any, text: str, shared: Shared | None) -> Trial | CauseLine | Shared:
@@ -294,7 +277,7 @@ def unpacked(content: bytes) -> tuple[bytes, tuple[Rejected, ...]]:
         for part in _members(content):
             parts.append(part)
     except (zlib.error, EOFError) as error:
-        return b"".join(parts), (Rejected(0, Fault.DAMAGED_GZIP, str(error)),)
+        return b"".join(parts), (Rejected(0, str(error), interrupted=True),)
     return b"".join(parts), ()
 
 
@@ -438,7 +421,7 @@ def read_hostile(path: Path) -> TrialFile:
         return _refused(path, f"has more than {MOST_LINES} lines; one leg measures some hundred trials")
     long = {number for number, line in enumerate(lines, 1) if len(line) > LARGEST_LINE}
     read_lines = parse((b"" if n in long else line for n, line in enumerate(lines, 1)), 1)
-    too_long = (Rejected(n, Fault.NOT_A_TRIAL, f"longer than {LARGEST_LINE} bytes") for n in sorted(long))
+    too_long = (Rejected(n, f"longer than {LARGEST_LINE} bytes") for n in sorted(long))
     return TrialFile(path, read_lines.trials, _few((*too_long, *read_lines.rejected)), read_lines.causes)
 
 
@@ -455,14 +438,14 @@ def content(path: Path) -> bytes | str:
 
 
 def _refused(path: Path, why: str) -> TrialFile:
-    return TrialFile(path, (), (Rejected(0, Fault.UNREADABLE, why),))
+    return TrialFile(path, (), (Rejected(0, why),))
 
 
 def _few(rejected: tuple[Rejected, ...]) -> tuple[Rejected, ...]:
     more = len(rejected) - MOST_REJECTED
     if more <= 0:
         return rejected
-    return (*rejected[:MOST_REJECTED], Rejected(0, Fault.NOT_A_TRIAL, f"{more} further lines are not used"))
+    return (*rejected[:MOST_REJECTED], Rejected(0, f"{more} further lines are not used"))
 
 
 # Which trials of a run a file lacks: what is measured when it is taken up again.

@@ -158,7 +158,7 @@ def write_report(report: Report, stem: Path) -> None:
 
 def with_rejected(document: dict[str, object], rejected: Sequence[Rejected]) -> dict[str, object]:
     """A judgement's JSON with the lines of the trial file that were not used."""
-    lines = [{"line": one.number, "fault": str(one.fault), "reason": one.why} for one in rejected]
+    lines = [{"line": line.number, "reason": line.why} for line in rejected]
     return {**document, "rejected": lines}
 
 

@@ -20,17 +20,7 @@ from ci.judging.policy import load
 from ci.judging.types import Verdict
 from ci.trials import file
 from ci.trials.comparisons import comparisons
-from ci.trials.file import (
-    LONGEST_LINE,
-    Fault,
-    Followed,
-    Rejected,
-    TrialBatch,
-    measured_operators,
-    missing,
-    parse_line,
-    read,
-)
+from ci.trials.file import LONGEST_LINE, Followed, Rejected, TrialBatch, measured_operators, missing, parse_line, read
 from ci.trials.trial import Trial, unfit
 from tests.ci import made_trials as made
 from tests.ci.made_trials import GONE, TIMES, failed, ok, parsed, tree, trial
@@ -103,8 +93,8 @@ def test_a_spoiled_line_is_refused_with_its_place(path: str, value: Any) -> None
     line = made.changed(trial(number=1), path, value)
     found = parse_line(json.dumps(line).encode(), 7)
     assert isinstance(found, Rejected)
-    assert (found.number, found.fault) in ((7, Fault.NOT_A_TRIAL), (7, Fault.NOT_JSON))
-    assert "allowed:" in found.why or found.fault is Fault.NOT_JSON
+    assert found.number == 7
+    assert "allowed:" in found.why or found.why.startswith("not JSON")
     assert len(found.why) < 700
     found.why.encode()
     with pytest.raises(trial_file.Unfit):
@@ -134,17 +124,18 @@ def test_a_line_is_torn_only_if_its_json_is_incomplete(cut: int) -> None:
     whole = json.dumps(trial()).encode()
     torn = parse_line(whole[:-cut])
     assert isinstance(torn, Rejected)
-    assert torn.fault is Fault.TORN
+    assert torn.interrupted
     for other in (whole + b"}", whole + b" x", b"x" + whole, whole[:-cut] + b"\xff", b'{"a": nothing}', b"Traceback"):
         found = parse_line(other)
         assert isinstance(found, Rejected)
-        assert found.fault is Fault.NOT_JSON
+        assert not found.interrupted
+        assert found.why.startswith("not ")
 
 
 def test_a_line_nested_beyond_the_parser_is_refused() -> None:
     found = parse_line(b'{"format": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
     assert isinstance(found, Rejected)
-    assert found.fault is Fault.NOT_A_TRIAL
+    assert found.why == "nested too deeply for a trial"
 
 
 def test_the_same_trial_twice_counts_once_and_other_results_under_its_id_are_a_conflict(tmp_path: Path) -> None:
@@ -154,7 +145,9 @@ def test_the_same_trial_twice_counts_once_and_other_results_under_its_id_are_a_c
     file.write_text("".join(json.dumps(one) + "\n" for one in (line, line, other)))
     found = read(file)
     assert len(found.trials) == 1
-    assert [(one.number, one.fault) for one in found.rejected] == [(3, Fault.CONFLICT)]
+    [conflict] = found.rejected
+    assert conflict.number == 3
+    assert "is that of an earlier trial with other results" in conflict.why
 
 
 def test_a_file_that_grows_is_parsed_line_by_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +165,7 @@ def test_a_file_that_grows_is_parsed_line_by_line_once(tmp_path: Path, monkeypat
         stream.write('{"format": "ridgeline-trial", "ver')
     assert not log.read().rejected, "the writer may still be at it"
     trial_file.append(file, trial(number=9))
-    assert [one.fault for one in log.read().rejected] == [Fault.TORN]
+    assert [one.interrupted for one in log.read().rejected] == [True]
     assert len(log.read().trials) == 5
 
 

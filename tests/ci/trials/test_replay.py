@@ -279,7 +279,7 @@ def test_a_foreign_line_in_a_trial_file_is_named_and_the_others_count(file):
     made.write(file, paired(0))
     file.write_text(file.read_text() + '{"format": "else"}\n' + json.dumps(paired(1)) + "\n")
     recording = replay.read(file)
-    assert [(one.number, one.fault) for one in recording.rejected] == [(2, "not a trial")]
+    assert [(one.number, one.why[:11]) for one in recording.rejected] == [(2, "not a trial")]
     assert len(recording.trials) == 2
     assert all(any(f"{file}:2: not a trial" in w for w in c.warnings) for c in recording.comparisons)
 
