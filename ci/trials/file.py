@@ -159,7 +159,7 @@ def parse(
     The same trial twice counts once.  known: trials by id of the lines before these; they are not given again.
     checked: these are notes whose lines have been checked before.
     """
-    trials, others = dict(known or {}), list[CauseLine | Rejected]()
+    trials, others = dict(known or {}), list[str | Rejected]()
     shared: Shared | None = None
     for number, line in enumerate(lines, first):
         parsed = parse_line(line, number, shared) if line.strip() else None
@@ -175,7 +175,7 @@ def parse(
         Path(),
         tuple(trial for id_, trial in trials.items() if not known or id_ not in known),
         tuple(line for line in others if isinstance(line, Rejected)),
-        tuple(line.text for line in others if isinstance(line, CauseLine)),
+        tuple(line for line in others if isinstance(line, str)),
     )
 
 
@@ -216,15 +216,11 @@ CAUSE = "ridgeline-cause"
 """Format of a line that says why a case is slower."""
 
 
-@dataclasses.dataclass(frozen=True)
-class CauseLine:
-    """A line of that format, which whoever wants it parses."""
+def parse_line(line: bytes, number: int = 1, shared: Shared | None = None) -> Trial | str | Shared | Rejected:
+    """What one line holds, or what is wrong with it; a text says why a case is slower, which whoever wants it parses.
 
-    text: str
-
-
-def parse_line(line: bytes, number: int = 1, shared: Shared | None = None) -> Trial | CauseLine | Shared | Rejected:
-    """What one line holds, or what is wrong with it.  shared: what the lines before say that it shares with others."""
+    shared: what the lines before say that it shares with others.
+    """
     if len(line) > LONGEST_LINE:
         why = f"{len(line) / 1e6:,.0f} MB long; a trial has at most {LONGEST_LINE / 1e6:,.0f} MB"
         return Rejected(number, why, line)
@@ -247,13 +243,13 @@ def parse_line(line: bytes, number: int = 1, shared: Shared | None = None) -> Tr
         return Rejected(number, f"not JSON: {error}", line)
 
 
-def _read(data: Any, text: str, shared: Shared | None) -> Trial | CauseLine | Shared:
+def _read(data: Any, text: str, shared: Shared | None) -> Trial | str | Shared:
     """By the format that a line says it has.  Raises Unfit."""
     kind = data.get("format") if isinstance(data, dict) else None
     if kind == NOTES:
         return Shared(shared_of(data))
     if kind == CAUSE:
-        return CauseLine(text)
+        return text
     if not (kind and restored(data, shared)):
         return Trial.of(data, lambda: text)
     known = (kind, data.get("version")) == (trial_file.FORMAT, trial_file.VERSION)

@@ -130,22 +130,18 @@ class Spent:
     """Where the wall time of a trial went.  phases: seconds by name (benchmarks.coordinator.lanes).
 
     ahead_s: seconds of its session between the trial before, or the start, and this one.
-    side_by_side: trials that were prepared at the same time, at most.
     """
 
     phases: Mapping[str, float]
     ahead_s: float = 0.0
-    side_by_side: int = 1
 
     @classmethod
-    def of(
-        cls, phases: Mapping[str, float] | None, ahead_s: float | None, side_by_side: int | None = None
-    ) -> Spent | None:
+    def of(cls, phases: Mapping[str, float] | None, ahead_s: float | None) -> Spent | None:
         """From the fields of a trial line; None if it is from before 2026-11-22, when they were not written.
 
         No phases: the machine could measure none of its cases.
         """
-        return None if phases is None else cls(phases, float(ahead_s or 0.0), side_by_side or 1)
+        return None if phases is None else cls(phases, float(ahead_s or 0.0))
 
 
 # What a trial says of the machine it ran on beyond its fingerprint.
@@ -457,7 +453,7 @@ class CaseResult:
 class Trial:
     """One trial of one operator.  line: makes its text.
 
-    checkouts: by role.  number: in its session.  busy_share, measuring_s: of its loops.  faults: of
+    checkouts: by role.  number: in its session.  busy_share: of its loops.  faults: of
     its node.  regime: of trial_file.REGIMES.  sweep: its batch, None if of none.
     """
 
@@ -472,7 +468,6 @@ class Trial:
     state: DeviceState = DeviceState()
     warnings: tuple[str, ...] = ()
     duration_s: float = 0.0
-    measuring_s: float = 0.0
     busy_share: float | None = None
     line: Callable[[], str] = str
     faults: tuple[NodeFault, ...] = ()
@@ -506,13 +501,12 @@ class Trial:
             DeviceState.of(data.get("state") or {}),
             tuple(data.get("warnings", ())),
             float(data.get("duration_s") or 0.0),
-            float(data.get("measuring_s") or 0.0),
             data.get("busy_share"),
             line,
             faults_of(data.get("preflight") or {}),
             regime=(data.get("protocol") or {}).get("regime", trial_file.REGIMES[0]),
             sweep=SweepBatch.of(data),
-            spent=Spent.of(data.get("spent_s"), data.get("ahead_s"), data.get("side_by_side")),
+            spent=Spent.of(data.get("spent_s"), data.get("ahead_s")),
         )
 
     @property
