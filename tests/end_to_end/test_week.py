@@ -94,20 +94,6 @@ pytestmark = pytest.mark.slow
 # ---- what base lacks, and what head gave up --------------------------------------------------------------------------
 
 
-@pytest.mark.nightly
-def test_a_generated_file_that_only_head_has(root: Path) -> None:
-    imports = NAP.replace("import torch\n", "import torch\nimport made.version\n", 1)
-    ignoring = {"perf/nap.py": imports, "made/__init__.py": "", ".gitignore": ".ridgeline/\nmade/version.py\n"}
-    commit(root, **ignoring)
-    (root / "made/version.py").write_text("v = 1\n")
-    commit(root, **{"perf/nap.py": imports.replace("SECONDS = 0.001", "SECONDS = 0.003")})
-    assert ended("check", says="No module named 'made.version'") == ("CANNOT TELL", 2)
-    assert ended("check", says="head ran made/version.py, which git ignores") == ("CANNOT TELL", 2)
-    made = """checkout = {prepare = "echo v=1 >made/version.py"}\n"""
-    commit(root, **{"ridgeline.toml": SETTINGS + made})
-    assert ended("ab", "HEAD~2", "HEAD") == ("SLOWER", 1)
-
-
 def test_a_name_that_head_gave_up_hides_nothing(root: Path) -> None:
     head = SLOW.replace('"nap",\n', '"rest",\n').replace('"one"', '"first"').replace('"ours"', '"mine"')
     commit(root, **{"perf/nap.py": head})
@@ -157,21 +143,6 @@ def test_the_clock_of_a_cpu_counts_beside_equal_machine_code(root: Path) -> None
     commit(root, **{"perf/nap.py": NAP + TRITON})
     commit(root, **{"perf/nap.py": SLOW + TRITON})
     assert ended("check", says="machine code") == ("SLOWER", 1)
-
-
-@pytest.mark.nightly
-def test_a_fault_that_base_has_too_is_not_head_s(root: Path) -> None:
-    wrong = NAP + TRITON.replace("inside = at < n", "inside = at < n - 1")
-    commit(root, **{"perf/nap.py": wrong})
-    commit(root, **{"perf/nap.py": wrong.replace("* 2.0", "* 2.0 * 1.0 + 0.0")})
-    done = ridgeline("check", *FEW)
-    assert done.exit_code != 1, done.output
-    assert "not right in base either" in said(done)
-    commit(root, **{"perf/nap.py": NAP + TRITON})
-    commit(root, **{"perf/nap.py": wrong})
-    done = ridgeline("check", *FEW)
-    assert (done.exit_code, "BROKEN" in done.output) == (1, True)
-    assert "gfx942, gfx950: wrong" in said(done)
 
 
 @pytest.mark.nightly

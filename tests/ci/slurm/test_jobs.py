@@ -126,13 +126,6 @@ def test_tasks_of_an_array_are_put_together(place: Place, tmp_path: Path) -> Non
 
 
 @pytest.mark.nightly
-def test_a_verdict_is_the_end_of_a_task_and_the_code_of_its_job(place: Place) -> None:
-    job = place.submit(count(2) + "\nsys.exit(1)")
-    status = place.end(job)
-    assert (status.state, status.exit_code, attempts(job)) == (State.DONE, 1, 1)
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("end", ["sys.exit(3)", "os.kill(os.getpid(), 11)"])
 def test_a_task_that_fails_is_submitted_again_three_times_and_is_then_missing(place: Place, end: str) -> None:
     job = place.submit(count(2) + f"\nif os.environ['SLURM_ARRAY_TASK_ID'] == '1': {end}", tasks=2)
@@ -241,15 +234,6 @@ def test_nothing_of_a_cluster_outlives_who_started_it(tmp_path: Path, number: si
         started.send_signal(number)
     until(lambda: not any(lives(pid) for pid in before), "the end of all its processes", 30)
     until(lambda: not prefix.exists(), "the end of its folder", 30)
-
-
-@pytest.mark.nightly
-def test_a_controller_that_restarts_loses_nothing(place: Place) -> None:
-    job = place.submit(count(6, 0.3), tasks=2)
-    until(lambda: jobs.attempt_lines(job, 0), "a line")
-    place.cluster.restart_controller()
-    assert place.end(job).state is State.DONE
-    assert numbers(job) == [*range(6), *range(6)]
 
 
 @pytest.mark.nightly
