@@ -68,8 +68,10 @@ test: lint compiled
 	$(PYTEST) -m "not slow and not nightly" -n 2 --dist worksteal
 
 # The slow ones wait for processes, a cluster or a time limit, and the fast ones fill what they leave: in one go, so that
-# each worker collects once.  Those that share what takes long to make are a group (pytest.mark.xdist_group), of one worker.
+# each worker collects once.  What pytest makes of the files takes half of that: the first line does it for all of them.
+# Those that share what takes long to make are a group (pytest.mark.xdist_group), of one worker.
 test-pr: compiled
+	$(PYTEST) --collect-only -qq >/dev/null
 	$(PYTEST) -m "not nightly" -n 4 --dist loadgroup
 
 # Grids, studies and whole set-ups; with SINCE=COMMIT those that a change since then can reach (tests/reached.py).
