@@ -24,7 +24,7 @@ from ci.harness import (
     options,
     program,
 )
-from ci.judging.live import Told
+from ci.judging.live import NextOrders
 
 # What a script times, as the measuring program tells it before anything is timed.
 
@@ -105,7 +105,7 @@ class ScriptRequest:
         return [*argv, *options(cache=plan.cache or None, deadline=plan.deadline_s), "--", *self.arguments]
 
     def measure(
-        self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told
+        self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: NextOrders
     ) -> int:
         """Trials of the script into a file (a ci.judging.live.Measure); its exit code."""
         try:
@@ -131,7 +131,7 @@ class ScriptRequest:
         finally:
             told.unlink(missing_ok=True)
 
-    def _followed(self, words: Sequence[str], out: Path, console: Console, told: Told | None = None) -> ChildExit:
+    def _followed(self, words: Sequence[str], out: Path, console: Console, told: NextOrders | None = None) -> ChildExit:
         out.parent.mkdir(parents=True, exist_ok=True)
         argv = program("benchmarks.adopted", "--progress", "json", *words)
         return follow(argv, console, f"looking at {self.path.stem}", echo=False, told=told)

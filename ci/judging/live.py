@@ -16,8 +16,8 @@ from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, MeasurePlan, again, measure
 from ci.judging.judge import judge
 from ci.judging.policy import PROGRAM, Policy
-from ci.judging.types import Judgement, Verdict
-from ci.stats.sequential import Decision, Progress, decide
+from ci.judging.types import CaseVerdict, Judgement, Verdict
+from ci.stats.sequential import Progress
 from ci.trials.comparisons import Comparison, comparisons, undeclared
 from ci.trials.file import Followed, TrialFile
 from ci.trials.trial import Trial
@@ -51,17 +51,39 @@ def _judged(trials: Sequence[Trial], policy: Policy, kind: str, warnings: Iterab
     allowed = dict.fromkeys(there, 1)
     while True:
         judgement = judge([*comparisons(_first(trials, allowed), remarks), *gone], policy, progress)
-        progress = progress.advanced(judgement.cases)
-        decision = decide(progress, judgement.cases)
+        progress = progress.advanced(slower_trials(judgement))
+        look, cases = next_look(progress, judgement)
         more_there = [there[operator_case(case.case)] for case in judgement.cases if case.leans_slower]
-        if decision.action == "stop" and max(more_there, default=0) > progress.budget:  # as `compare` measures on
+        if not cases and max(more_there, default=0) > progress.budget:  # as `compare` measures on
             progress = progress.extended(max(more_there))
-            decision = Decision("more", progress.budget, leaning_slower(judgement))
-        wanted = {operator_case(name) for name in decision.cases}
-        more = {case: decision.trials for case in wanted if there[case] > allowed.get(case, 0)}
-        if decision.action == "stop" or not more:
+            look, cases = progress.budget, leaning_slower(judgement)
+        more = {case: look for case in map(operator_case, cases) if there[case] > allowed.get(case, 0)}
+        if not more:
             return judgement
         allowed |= more
+
+
+def slower_trials(judgement: Judgement) -> dict[str, int]:
+    """How many trials the cases had that look slower, and that fresh ones must confirm."""
+    return {case.case: case.trials for case in judgement.of(Verdict.SLOWER)}
+
+
+def next_look(progress: Progress, judgement: Judgement) -> tuple[int, tuple[str, ...]]:
+    """(trials, cases): how many trials the open cases should have at the next look; none where nothing is open."""
+    looks = {case.case: look for case in judgement.cases if (look := _next_look(case, progress))}
+    return min(looks.values(), default=0), tuple(looks)
+
+
+def _next_look(case: CaseVerdict, progress: Progress) -> int:
+    """Trials this case should have next, 0 if it is settled or its budget is spent."""
+    if not case.wants_more:
+        return 0
+    flagged = progress.flagged.get(case.case)
+    if flagged is not None and case.trials < flagged + progress.confirming:
+        return flagged + progress.confirming
+    if not case.undecided:
+        return 0
+    return next((look for look in progress.looks if look > case.trials), 0)
 
 
 def leaning_slower(judgement: Judgement) -> tuple[str, ...]:
@@ -222,20 +244,20 @@ class TrialScheduler:
         if not begun and not any(count > 1 for count in Counter(t.operator for t in trials).values()):
             return [TrialOrder("", (), 0, 1, tuple({t.operator: None for t in trials}))]
         judgement = self._judged()
-        self._progress = self._progress.advanced(judgement.cases)
-        decision = decide(self._progress, judgement.cases)
-        if decision.action == "stop" and self._extend(judgement, trials):
+        self._progress = self._progress.advanced(slower_trials(judgement))
+        look, cases = next_look(self._progress, judgement)
+        if not cases and self._extend(judgement, trials):
             judgement = self._judged()
-            decision = decide(self._progress, judgement.cases)
-        orders = up_to(decision.trials, decision.cases, trials) if decision.action == "more" else []
+            look, cases = next_look(self._progress, judgement)
+        orders = up_to(look, cases, trials)
         if not orders:
             return []
         brought, self._held = len(trials) > self._held, len(trials)
-        undecided = f"{len(decision.cases)} of {len(judgement.cases)} cases have no verdict yet"
+        undecided = f"{len(cases)} of {len(judgement.cases)} cases have no verdict yet"
         if not brought:
             self._console.print(f"{undecided}; the last attempt brought no trial, so nothing more is measured")
             return []
-        self._console.print(f"{undecided}; measuring them until they have {decision.trials} trials")
+        self._console.print(f"{undecided}; measuring them until they have {look} trials")
         return orders
 
     def _extend(self, judgement: Judgement, trials: Sequence[Trial]) -> bool:

@@ -121,11 +121,6 @@ class CaseVerdict:
     warnings: tuple[str, ...] = ()
 
     @property
-    def slower(self) -> bool:
-        """Whether fresh trials must confirm it (see `ci.stats.sequential`)."""
-        return self.verdict is Verdict.SLOWER
-
-    @property
     def leans_slower(self) -> bool:
         """Whether it is undecided, and its whole interval says slower."""
         return self.undecided and self.ci_low is not None and self.ci_low > 1

@@ -10,8 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -50,24 +49,6 @@ CONFIRMING_TAIL = 0.05
 """Fresh trials confirm if, on their own, the probability of no slowdown is at most this."""
 
 
-class CaseState(Protocol):
-    """What the look at one case came to.  case: its name; trials: those used so far.
-
-    slower: fresh trials must confirm it; undecided: more trials may settle it; wants_more: it is still open.
-    """
-
-    @property
-    def case(self) -> str: ...
-    @property
-    def trials(self) -> int: ...
-    @property
-    def slower(self) -> bool: ...
-    @property
-    def undecided(self) -> bool: ...
-    @property
-    def wants_more(self) -> bool: ...
-
-
 @dataclasses.dataclass(frozen=True)
 class Progress:
     """How far a live comparison has got: its looks, and the number of trials at which a case first looked slower.
@@ -88,22 +69,9 @@ class Progress:
         """The state with its last look after so many trials: the shares of the error budget stay."""
         return dataclasses.replace(self, looks=(*self.looks[:-1], trials))
 
-    def advanced(self, cases: Iterable[CaseState]) -> Progress:
-        """The state after a look: cases that look slower for the first time are remembered with their trials."""
-        flagged = dict(self.flagged)
-        for case in cases:
-            if case.slower and case.case not in flagged:
-                flagged[case.case] = case.trials
-        return dataclasses.replace(self, flagged=flagged)
-
-
-@dataclasses.dataclass(frozen=True)
-class Decision:
-    """What to do after a look.  trials: how many trials each of `cases` should have at the next look."""
-
-    action: Literal["stop", "more"]
-    trials: int
-    cases: tuple[str, ...]
+    def advanced(self, slower: Mapping[str, int]) -> Progress:
+        """The state after a look.  slower: trials of the cases that look slower; of each its first look counts."""
+        return dataclasses.replace(self, flagged={**slower, **self.flagged})
 
 
 def error_share(trials: int, looks: tuple[int, ...]) -> float:
@@ -114,28 +82,6 @@ def error_share(trials: int, looks: tuple[int, ...]) -> float:
     if trials < looks[0]:
         return 0.0
     return 1.0 / len(looks)
-
-
-def decide(state: Progress, cases: Iterable[CaseState]) -> Decision:
-    """Stop, or measure which cases up to how many trials.  `state` must have been advanced over these cases."""
-    open_cases = {case.case: _target(case, state) for case in cases}
-    wanted = {name: target for name, target in open_cases.items() if target}
-    if not wanted:
-        return Decision("stop", 0, ())
-    trials = min(wanted.values())
-    return Decision("more", trials, tuple(name for name, target in wanted.items() if target >= trials))
-
-
-def _target(case: CaseState, state: Progress) -> int:
-    """Trials this case should have next, 0 if it is settled or its budget is spent."""
-    if not case.wants_more:
-        return 0
-    seen = state.flagged.get(case.case)
-    if seen is not None and case.trials < seen + state.confirming:
-        return seen + state.confirming
-    if not case.undecided:
-        return 0
-    return next((look for look in state.looks if look > case.trials), 0)
 
 
 # Will more trials decide a case?  The predictive probability, from what the trials so far say of the effect.

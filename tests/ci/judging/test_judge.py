@@ -226,7 +226,7 @@ def test_slower_waits_for_fresh_trials_and_they_decide():
     progress = Progress((4, 6, 8, 12), 3)
     first, _ = one(made(0.05, trials=4), progress=progress)
     assert (first.verdict, first.wants_more) == (Verdict.SLOWER, True)
-    progress = progress.advanced([first])
+    progress = progress.advanced({first.case: first.trials})
     confirmed, _ = one(made(0.05, trials=7), progress=progress)
     assert (confirmed.verdict, confirmed.wants_more) == (Verdict.SLOWER, False)
     assert any("confirmed" in e for e in confirmed.evidence)

@@ -20,10 +20,11 @@ from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, Meas
 from ci.judging import live, policy
 from ci.judging import live as looks
 from ci.judging.judge import judge
-from ci.judging.live import Interrupted, compare, identical
-from ci.judging.types import Judgement, Verdict, to_json
+from ci.judging.live import Interrupted, compare, identical, next_look, slower_trials
+from ci.judging.types import CaseVerdict, Judgement, Verdict, to_json
 from ci.options import plan, with_rounds
 from ci.report.run_summary import to_decide
+from ci.stats.sequential import Progress
 from ci.trials import file
 from ci.trials import file as trial_files
 from ci.trials.comparisons import comparisons
@@ -258,6 +259,42 @@ def test_the_same_files_are_same_without_a_base(tmp_path: Path) -> None:
     assert outcome.judgement.verdict is Verdict.SAME
     assert [trial.checkouts.keys() for trial in outcome.file.trials] == [{"head"}]
     assert {case.verdict for case in outcome.judgement.cases} == {Verdict.SAME}
+
+
+# What is measured next: open cases up to the next look, and fresh trials of what looks slower.
+
+
+LOOKS = (4, 6, 8, 12)
+
+
+def looked_at(name, verdict, trials, wants_more=True):
+    return CaseVerdict(name, "k", "t", verdict, trials=trials, wants_more=wants_more)
+
+
+@pytest.mark.parametrize(
+    ("said", "trials", "names"),
+    [
+        *(([("a", Verdict.CANNOT_TELL, had)], target, "a") for had, target in ((4, 6), (5, 6), (6, 8), (8, 12))),
+        ([("a", Verdict.CANNOT_TELL, 12)], 0, ""),
+        ([("a", Verdict.SAME, 4, False), ("b", Verdict.CANNOT_TELL, 4)], 6, "b"),
+        ([("a", Verdict.BROKEN, 4, False)], 0, ""),
+    ],
+)
+def test_open_cases_are_measured_up_to_the_next_look_while_the_budget_lasts(said, trials, names):
+    judgement = Judgement(Verdict.SAME, "", tuple(looked_at(*one) for one in said))
+    assert next_look(Progress(LOOKS), judgement) == (trials, tuple(names))
+
+
+def test_slower_asks_for_fresh_trials_once_and_even_after_the_last_look():
+    first, confirmed = (
+        Judgement(Verdict.SLOWER, "", (looked_at("a", Verdict.SLOWER, trials, trials < 15),)) for trials in (12, 15)
+    )
+    progress = Progress(LOOKS, confirming=3).advanced(slower_trials(first))
+    assert progress.flagged == {"a": 12}
+    assert next_look(progress, first) == (15, ("a",))
+    progress = progress.advanced(slower_trials(confirmed))
+    assert next_look(progress, confirmed) == (0, ())
+    assert progress.flagged == {"a": 12}
 
 
 # A finished file judged look by look: as the live comparison did, and no better for measuring on.

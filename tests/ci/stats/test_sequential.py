@@ -12,17 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import false_discovery_control
 
-from ci.judging.types import CaseVerdict, Verdict
 from ci.stats import interval as measured
 from ci.stats import sequential as grouping
 from ci.stats.sequential import (
     MOST_TRIALS,
     SURE,
     DecisionRule,
-    Progress,
     SoFar,
     adjusted,
-    decide,
     error_share,
     probability_decided,
     significant,
@@ -33,37 +30,9 @@ from ci.stats.types import PairedRounds
 LOOKS = (4, 6, 8, 12)
 
 
-def case(name, verdict, trials, wants_more=True):
-    return CaseVerdict(name, "k", "t", verdict, trials=trials, wants_more=wants_more)
-
-
 def test_the_shares_of_all_looks_add_up_to_the_whole_rate():
     assert sum(error_share(n, LOOKS) for n in LOOKS) == pytest.approx(1)
     assert error_share(3, LOOKS) == 0
-
-
-@pytest.mark.parametrize(
-    ("said", "trials", "names"),
-    [
-        *(([("a", Verdict.CANNOT_TELL, had)], target, "a") for had, target in ((4, 6), (5, 6), (6, 8), (8, 12))),
-        ([("a", Verdict.CANNOT_TELL, 12)], 0, ""),
-        ([("a", Verdict.SAME, 4, False), ("b", Verdict.CANNOT_TELL, 4)], 6, "b"),
-        ([("a", Verdict.BROKEN, 4, False)], 0, ""),
-    ],
-)
-def test_open_cases_are_measured_up_to_the_next_look_while_the_budget_lasts(said, trials, names):
-    decision = decide(Progress(LOOKS), [case(*one) for one in said])
-    assert (decision.action == "more", decision.trials, decision.cases) == (bool(names), trials, tuple(names))
-
-
-def test_slower_asks_for_fresh_trials_once_and_even_after_the_last_look():
-    cases = [case("a", Verdict.SLOWER, 12)]
-    progress = Progress(LOOKS, confirming=3).advanced(cases)
-    assert progress.flagged == {"a": 12}
-    assert decide(progress, cases).trials == 15
-    confirmed = [case("a", Verdict.SLOWER, 15, False)]
-    assert decide(progress.advanced(confirmed), confirmed).action == "stop"
-    assert progress.advanced(confirmed).flagged == {"a": 12}
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50))
