@@ -94,15 +94,23 @@ class ScriptRequest:
     own: bool = False
 
     def options(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path) -> list[str]:
-        """The options of the measuring program, apart from progress; the script's own arguments last."""
-        budget_s = self.budget_min * 60 if self.budget_min else None
-        sides = (one for side in checkouts for one in of_checkout(side, plan.pythons))
-        argv = [*["--all-cases"] * self.all_cases, *sides]
-        argv += options(script=self.path, source=self.source.resolve(), out=out.resolve(), folder=self.folder)
-        argv += options(path=self.paths, device=self.device or None, budget=budget_s)
-        argv += options(ranks=self.ranks or None)
-        argv += options(seed=plan.seed, rounds=plan.rounds, trials=plan.trials or 1, budget_trials=self.budget_trials)
-        return [*argv, *options(cache=plan.cache or None, deadline=plan.deadline_s), "--", *self.arguments]
+        """The options of the measuring program, apart from progress."""
+        script = {
+            "path": str(self.path),
+            "source": str(self.source.resolve()),
+            "arguments": self.arguments,
+            "folder": str(self.folder),
+            "paths": self.paths,
+            "device": self.device,
+            "ranks": self.ranks,
+            "seed": plan.seed,
+            "budget_s": self.budget_min * 60 if self.budget_min else None,
+            "budget_trials": self.budget_trials,
+            "all_cases": self.all_cases,
+        }
+        argv = [word for side in checkouts for word in of_checkout(side, plan.pythons)]
+        argv += options(script=json.dumps(script), out=out.resolve(), rounds=plan.rounds, trials=plan.trials or 1)
+        return [*argv, *options(cache=plan.cache or None, deadline=plan.deadline_s)]
 
     def measure(
         self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: NextOrders

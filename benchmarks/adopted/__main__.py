@@ -1,7 +1,7 @@
 """Time a benchmark script on two checkouts in lock-step and append trials to a file; no git, no network.
 
-    python -m benchmarks.adopted --tree base=../main --tree head=. --script bench/gemm.py --out t.jsonl -- --size 1024
-    python -m benchmarks.adopted ... --told seen.json
+    python -m benchmarks.adopted --tree base=../main --tree head=. --out t.jsonl \\
+        --script '{"path": "bench/gemm.py", "source": "bench/gemm.py", "arguments": ["--size", "1024"]}'
 
 Exit codes: 0 all is timed or the same code, 1 something is wrong, hangs, crashes or fails, 2 the script times nothing
 that can be compared, 3 the script cannot be run, or usage, 130 interrupted (finished trials are kept).
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks import program, trial_file
-from benchmarks.adopted.session import SAME, ScriptSampling, ScriptSession
+from benchmarks.adopted.session import SAME, ScriptSession
 from benchmarks.adopted.survey import CannotRun, NothingTimed, ScriptRun, Survey, refuse, warnings
 from benchmarks.coordinator import orders
 from benchmarks.coordinator.orders import MeasureOrder
@@ -35,13 +35,10 @@ from benchmarks.program import (
     NEEDED_FILE,
     NOTHING,
     SECONDS,
-    SEED,
     Tally,
-    several,
 )
+from benchmarks.shapes import Unfit, built
 from benchmarks.trial_file import ROLES, Status
-
-FOLDER = {"metavar": "FOLDER"}
 
 PRINTED = "{out}.{role}.txt"
 """Where the end of what a script printed in the first trial is kept, beside the trial file."""
@@ -49,13 +46,7 @@ PRINTED = "{out}.{role}.txt"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-
-    def command() -> int:
-        given = list(sys.argv[1:] if argv is None else argv)
-        cut = given.index("--") if "--" in given else len(given)
-        return _run(_parser().parse_args(given[:cut]), tuple(given[cut + 1 :]))
-
-    return program.run(command, "what is finished is kept")
+    return program.run(lambda: _run(_parser().parse_args(argv)), "what is finished is kept")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,20 +56,11 @@ def _parser() -> argparse.ArgumentParser:
     program.add(
         parser,
         *CHECKOUTS,
-        ("script", {"required": True, "metavar": "PATH"}, "the script, below the top of a checkout"),
-        ("source", FILE, "the file whose text runs on both sides (default: head's)"),
+        ("script", {"required": True, "metavar": "JSON"}, "fields of benchmarks.adopted.survey.ScriptRun"),
         ("out", NEEDED_FILE, "trial file; lines are appended"),
-        ("folder", FOLDER | {"default": "."}, "of a checkout, in which the script runs (default: its top)"),
-        ("path", several(FOLDER), "of a checkout, for imports; repeatable"),
-        ("ranks", COUNT | {"default": 0}, "that run the script together, as torchrun starts them"),
-        ("device", {"choices": ("", "cpu"), "default": ""}, "cpu: what the script wants on a GPU runs on the CPU"),
-        ("seed", SEED, "of all random numbers"),
         ("rounds", COUNT | {"default": DEFAULT.rounds}, "of a trial"),
         ("trials", COUNT | {"default": 1}, "how many are measured, without orders"),
         ("orders", FLAG, "ask on stderr for what to measure next, and read it from stdin"),
-        ("budget-trials", COUNT | {"default": 7}, "over which the budget is divided"),
-        ("budget", SECONDS, "for survey and trials; what does not fit is left out"),
-        ("all-cases", FLAG, "time what runs the same code on both sides, too"),
         ("cache", CACHE, "state of the caches before a sample"),
         ("deadline", SECONDS | {"default": 600.0}, "for one step, and between two timers"),
         ("told", FILE, "write what the script times to this file, and time nothing"),
@@ -86,23 +68,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
+def _run(given: argparse.Namespace) -> int:
     checkouts = program.checkouts(given)
     if sorted(one.role for one in checkouts) != sorted(ROLES):
         raise UsageError("a script is compared on two checkouts: --tree base=PATH --tree head=PATH")
-    head = next(one for one in checkouts if one.role == "head")
-    source = given.source or head.path / given.script
-    if not source.is_file():
-        raise UsageError(f"there is no script {source}")
-    where = (given.device, given.seed, given.folder, given.ranks)
-    script = ScriptRun(given.script, source, arguments, tuple(given.path), *where)
+    try:
+        script = built(ScriptRun, json.loads(given.script), closed=True)
+    except (ValueError, Unfit) as error:
+        raise UsageError(f"--script: {error}") from None
+    if not Path(script.source).is_file():
+        raise UsageError(f"there is no script {script.source}")
     _prepare_environment(script)
     trial_file.check_writable(given.out)
-    protocol = Protocol(given.rounds, given.trials, given.cache, given.seed, deadline_s=given.deadline)
+    protocol = Protocol(given.rounds, given.trials, given.cache, script.seed, deadline_s=given.deadline)
     kept = given.out.with_name(f"{given.out.name}.survey.json")
-    asked = ScriptSampling(given.budget, kept, given.budget_trials, given.all_cases)
     try:
-        with ScriptSession(script, checkouts, protocol, asked, program.reporter(given.progress)) as session:
+        with ScriptSession(script, checkouts, protocol, kept, program.reporter(given.progress)) as session:
             survey = session.survey()
             refuse(survey, script.path)
             session.warnings += warnings(survey)

@@ -74,35 +74,19 @@ WARM_UP = WarmUp(seconds=0.0, fewest=0, most=0, rounds=2)
 """Of a closure: what looks at it has called it several times."""
 
 
-@dataclasses.dataclass(frozen=True)
-class ScriptSampling:
-    """What of a script is measured.
-
-    budget_s: for survey and trials; trials: over which it is divided.  survey: the file in which the survey is
-    kept.  all_cases: what runs the same code on both sides is timed, too.
-    """
-
-    budget_s: float | None
-    survey: Path
-    trials: int
-    all_cases: bool = False
-
-
 class ScriptSession(Session):
-    """One command.  A context manager: on leaving it none of its processes stays."""
+    """One command.  A context manager: on leaving it none of its processes stays.
+
+    kept: the file in which the survey is.
+    """
 
     follows_code = False
 
     def __init__(
-        self,
-        script: ScriptRun,
-        checkouts: Sequence[Checkout],
-        protocol: Protocol,
-        asked: ScriptSampling,
-        report: Report,
+        self, script: ScriptRun, checkouts: Sequence[Checkout], protocol: Protocol, kept: Path, report: Report
     ) -> None:
         super().__init__(checkouts, dataclasses.replace(protocol, warm_up=WARM_UP), Selection(), report)
-        self.script, self.asked = script, asked
+        self.script, self._kept = script, kept
         self._no_graph: set[str] = set()
         self._ranks = max(1, script.ranks)
         self._leaves_out = True
@@ -147,7 +131,7 @@ class ScriptSession(Session):
         A side that finds no memory on the GPU that it shares is looked at again, alone.
         """
         digest = self.script.asked(self.checkouts)
-        if found := kept(self.asked.survey, digest):
+        if found := kept(self._kept, digest):
             self._ranks = found.ranks
             return found
         self._look_around()
@@ -160,7 +144,7 @@ class ScriptSession(Session):
             looked = self._side_surveys()
         found = Survey(digest, looked, self._ranks)
         if all(side.closures for side in found.sides.values()):  # what is missing may be there the next time
-            keep(self.asked.survey, found)
+            keep(self._kept, found)
         return found
 
     def _refuse_more_ranks_than_gpus(self) -> None:
@@ -195,7 +179,7 @@ class ScriptSession(Session):
 
     def _at(self, share: float) -> float:
         """When so many budgets are spent, on the clock of time.monotonic; never where there is none."""
-        return self._begin + share * (self.asked.budget_s or math.inf) if share else self._begin
+        return self._begin + share * (self.script.budget_s or math.inf) if share else self._begin
 
     def _until(self, end: float) -> float:
         """Seconds that a step may take which is to be over then."""
@@ -274,7 +258,7 @@ class ScriptSession(Session):
             "role": checkout.role,
             "checkout": str(checkout.path),
             "script": str(checkout.path / script.path),
-            "source": str(script.source.resolve()),
+            "source": str(Path(script.source).resolve()),
             "arguments": list(script.arguments),
             "folder": str(checkout.path / script.folder),
             "paths": script.roots(checkout.path),
@@ -294,14 +278,14 @@ class ScriptSession(Session):
     def same(self, survey: Survey) -> frozenset[str]:
         """Closures that are SAME by their code: both sides run it, with the same Python."""
         one_python = len({one.python for one in self.checkouts}) == 1
-        return survey.same if one_python and not self.asked.all_cases else frozenset()
+        return survey.same if one_python and not self.script.all_cases else frozenset()
 
     def chosen(self, survey: Survey) -> Chosen:
         """What is timed: what can differ, as much of it as the budget holds."""
-        asked, left_s = self.asked, None
+        asked, left_s = self.script, None
         if asked.budget_s:
             left_s = max(self._at(1.0) - time.monotonic(), asked.budget_s * (1 - SURVEY_SHARE))
-        return choose(survey, self.protocol.rounds, asked.trials, left_s, self.same(survey), self._starts)
+        return choose(survey, self.protocol.rounds, asked.budget_trials, left_s, self.same(survey), self._starts)
 
     def trials(self, survey: Survey, orders: Iterable[Sequence[MeasureOrder]]) -> Iterator[JsonObject]:
         """The lines of these orders, as far as the budget goes."""
@@ -333,7 +317,7 @@ class ScriptSession(Session):
         self, survey: Survey, chosen: Chosen, number: int, order: MeasureOrder, progress: CaseCounter
     ) -> JsonObject:
         cases: JsonObject = {}
-        differs = {} if self.asked.all_cases else survey.differing
+        differs = {} if self.script.all_cases else survey.differing
         for key, arms in () if order.cases else _untimed(survey, chosen, self.same(survey)):
             _add(cases, key, arms)
 

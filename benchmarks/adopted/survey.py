@@ -514,17 +514,21 @@ class ScriptRun:
     arguments: of the script.  paths: folders of a checkout that imports search, beside the usual ones.
     device: "cpu" sends what the script wants on a GPU to the CPU; "": as it is.
     folder: of a checkout, in which it runs.  ranks: that run it together, as torchrun starts them; 0: as many as it
-    starts itself.
+    starts itself.  budget_s: for survey and trials; what does not fit is left out.  budget_trials: over which it is
+    divided.  all_cases: what runs the same code on both sides is timed, too.
     """
 
     path: str
-    source: Path
+    source: str
     arguments: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     device: str = ""
     seed: int = 0
     folder: str = "."
     ranks: int = 0
+    budget_s: float | None = None
+    budget_trials: int = 7
+    all_cases: bool = False
 
     @property
     def operator(self) -> str:
@@ -534,7 +538,7 @@ class ScriptRun:
     @property
     def text(self) -> str:
         """What runs."""
-        return self.source.read_text(encoding="utf-8", errors="replace")
+        return Path(self.source).read_text(encoding="utf-8", errors="replace")
 
     @property
     def by_pytest(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
@@ -12,6 +13,12 @@ import pytest
 
 from benchmarks.adopted.__main__ import main
 from benchmarks.adopted.survey import Survey, kept
+
+SCRIPT = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+"""Of the options of a test, those that are fields of the script."""
+for field, kind in {"device": str, "ranks": int, "budget_s": float, "budget_trials": int, "paths": str}.items():
+    nargs = {"nargs": 1} if field == "paths" else {}
+    SCRIPT.add_argument(f"--{field.replace('_', '-')}", type=kind, **nargs)
 
 LIBRARY = "import torch\n\n\ndef double(x):\n    return x * 2\n"
 
@@ -74,9 +81,23 @@ def adopt(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
                 (tmp_path / role / path).write_text(text)
         out = tmp_path / "t.jsonl"
         trees = [f"--tree=base={tmp_path / 'base'}", f"--tree=head={tmp_path / 'head'}"]
-        chosen = [*trees, "--script", name, "--out", str(out), "--rounds", "8", "--cache", "hot", "--progress", "none"]
-        chosen += ["--all-cases"] if every else []
-        code = main([*chosen, *options, "--", *arguments])
+        of_script, others = SCRIPT.parse_known_args(options)
+        fields = {"path": name, "source": str(tmp_path / "head" / name), "arguments": arguments, "all_cases": every}
+        script = json.dumps(fields | vars(of_script), default=str)
+        chosen = [
+            *trees,
+            "--script",
+            script,
+            "--out",
+            str(out),
+            "--rounds",
+            "8",
+            "--cache",
+            "hot",
+            "--progress",
+            "none",
+        ]
+        code = main([*chosen, "--progress", "none", *others])
         lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
         return Adopted(code, capsys.readouterr().err, lines, out)
 

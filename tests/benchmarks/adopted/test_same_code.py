@@ -127,7 +127,7 @@ def test_a_sample_is_no_pass(adopt: Adopt) -> None:
     )
     changed = {"mylib/__init__.py": LIBRARY.replace("x * by", "by * x")}
     found = adopt(
-        slow, "--budget", "30", "--budget-trials", "6", base={"mylib/__init__.py": LIBRARY}, head=changed, every=False
+        slow, "--budget-s", "30", "--budget-trials", "6", base={"mylib/__init__.py": LIBRARY}, head=changed, every=False
     )
     assert found.code == 0, found.said
     judged = verdict(found)

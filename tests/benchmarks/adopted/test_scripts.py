@@ -228,7 +228,7 @@ for n in range(40):
 
 @pytest.mark.nightly
 def test_a_survey_ends_with_its_share_of_the_budget(adopt: Adopt) -> None:
-    found = adopt(SLOW_START, "--budget", "30", "--budget-trials", "1")
+    found = adopt(SLOW_START, "--budget-s", "30", "--budget-trials", "1")
     assert found.code == 0, found.said
     assert 1 <= len(found.survey.sides["head"].closures) <= 20
     assert any("its survey was ended after" in one for one in found.lines[0]["warnings"])
@@ -238,7 +238,7 @@ def test_a_survey_ends_with_its_share_of_the_budget(adopt: Adopt) -> None:
 
 
 def test_a_budget_that_does_not_reach_a_timer_is_one_sentence(adopt: Adopt) -> None:
-    found = adopt(SLOW_START, "--budget", "2")
+    found = adopt(SLOW_START, "--budget-s", "2")
     assert found.code == 3
     assert "came to no timer: its survey was ended after 2 s" in found.said
 
@@ -257,7 +257,7 @@ open(mark, "w").close()
 @pytest.mark.nightly
 def test_a_trial_that_takes_longer_than_the_survey_said_ends_with_the_budget(adopt: Adopt) -> None:
     begin = time.monotonic()
-    found = adopt(GETS_SLOWER, "--budget", "20", "--budget-trials", "1")
+    found = adopt(GETS_SLOWER, "--budget-s", "20", "--budget-trials", "1")
     assert time.monotonic() - begin < 1.3 * 20 + 3  # and what the fixture does
     assert found.code == 0, found.said
     arms = found.arms()
@@ -352,7 +352,7 @@ def test_what_else_a_folder_for_imports_holds_is_a_dependency_of_both(adopt: Ado
         (tmp_path / "site" / name / "__init__.py").write_text("def double(x):\n    return x + x\n")
     script = "import torch, mylib, theirs\nfrom triton.testing import do_bench\nx = torch.ones(4)\n"
     script += "do_bench(lambda: mylib.double(x))\ndo_bench(lambda: theirs.double(x))\n"
-    found = adopt(script, "--path", str(tmp_path / "site"), every=False)
+    found = adopt(script, "--paths", str(tmp_path / "site"), every=False)
     assert found.code == 0, found.said
     assert {arm["status"] for arm in found.arms().values()} == {"untimed"}
     assert found.survey.sides["head"].end.inside == ("mylib",)

@@ -14,6 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.adopted.__main__ import main as measure
+from benchmarks.adopted.survey import ScriptRun
+from benchmarks.shapes import built
 from ci import adopt
 from ci.adopt import ScriptRequest, import_paths
 from ci.git.repository import Commit, LocalCheckout
@@ -128,9 +130,9 @@ def test_paths_inside_the_repository_are_those_of_each_checkout(inside: Path, mo
     assert import_paths(inside.resolve(), ()) == (str(inside.resolve() / ".site"),), "git knows nothing of it"
 
 
-def test_the_scripts_words_come_last(tmp_path: Path) -> None:
+def test_a_script_is_told_as_the_measuring_program_reads_it(tmp_path: Path) -> None:
     sides = [LocalCheckout(role, tmp_path, Commit("a" * 40, 0, "")) for role in ("base", "head")]
     asked = ScriptRequest(Path("b.py"), tmp_path / "b.py", ("--rounds", "1"), budget_min=2.0)
     words = asked.options(sides, MeasurePlan(rounds=9), tmp_path / "t.jsonl")
-    assert words[words.index("--") :] == ["--", "--rounds", "1"]
-    assert words[words.index("--budget") + 1] == "120.0"
+    script = built(ScriptRun, json.loads(words[words.index("--script") + 1]), closed=True)
+    assert (script.arguments, script.budget_s) == (("--rounds", "1"), 120.0)
