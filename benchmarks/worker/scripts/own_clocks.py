@@ -361,7 +361,7 @@ class _Rewriter(ast.NodeTransformer):
         self._count += 1
         once, whole, name = (f"{REGION}{what}_{self._count}" for what in ("once", "whole", "seconds"))
         carried, stored, read = _names(body)
-        own = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)} if loop is not None else set()
+        own = {node.id for node in _stored(loop.target)} if loop is not None else set()
         reads = sorted((read - own - set(self._rounds)) | (carried - own))
         marked = [one for one in reads if one not in carried]
         made: list[ast.stmt] = []
@@ -411,12 +411,7 @@ class _Rewriter(ast.NodeTransformer):
 
     @staticmethod
     def _function(name: str, body: list[ast.stmt], carried: Sequence[str], returns: bool) -> ast.FunctionDef:
-        body = copy.deepcopy(body)
-        last = body[-1]
-        if returns and isinstance(last, ast.Expr):
-            body[-1] = ast.Return(last.value)
-        elif returns and isinstance(last, ast.Assign) and isinstance(last.targets[0], (ast.Name, ast.Tuple)):
-            body.append(ast.Return(_loaded(last.targets[0])))
+        body = copy.deepcopy(_returning(body) if returns else body)
         arguments = ast.arguments(
             [], [ast.arg(one) for one in carried], None, [], [], None, [_load(n) for n in carried]
         )
@@ -482,10 +477,15 @@ def _waits(one: ast.stmt) -> bool:
     return waits or (value is not None and not _calls(one))
 
 
+def _callee(one: ast.stmt) -> str:
+    """What a statement calls, where it is nothing but a call, as text; else ""."""
+    called = one.value.func if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) else None
+    return ast.unparse(called) if called is not None else ""
+
+
 def _meets(one: ast.stmt) -> bool:
     """Whether a statement only waits for other ranks: `dist.barrier()`."""
-    called = one.value.func if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) else None
-    return called is not None and ast.unparse(called).endswith("barrier")
+    return _callee(one).endswith("barrier")
 
 
 def _is_profiler(made: ast.AST) -> bool:
@@ -505,14 +505,12 @@ def _flushes(one: ast.stmt) -> bool:
     """Whether a statement only flushes a cache: `cache.zero_()`, `clear_cache(c)`, or that if it is asked for."""
     if isinstance(one, ast.If):
         return all(map(_flushes, [*one.body, *one.orelse])) and not _calls(ast.Expr(one.test))
-    called = one.value.func if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) else None
-    return called is not None and any(word in ast.unparse(called).lower() for word in CACHES)
+    return any(word in _callee(one).lower() for word in CACHES)
 
 
 def _steps(one: ast.stmt) -> bool:
     """Whether a statement tells a profiler that a step is done: `prof.step()`."""
-    called = one.value.func if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) else None
-    return isinstance(called, ast.Attribute) and called.attr == "step"
+    return _callee(one).endswith(".step")
 
 
 def _has_clock(node: ast.AST) -> bool:
@@ -567,71 +565,51 @@ def _outside_loops(node: ast.AST) -> Iterator[ast.AST]:
             yield from _outside_loops(one)
 
 
-class _Order(ast.NodeVisitor):
-    """Names in the order in which they are read and written."""
-
-    def __init__(self) -> None:
-        self.carried: set[str] = set()
-        self.stored: set[str] = set()
-        self.read: set[str] = set()
-        self._inner: set[str] = set()
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if node.id in self._inner:
-            return
-        if isinstance(node.ctx, ast.Load):
-            self.read |= {node.id} - self.stored
-        else:
-            self.carried |= {node.id} & self.read
-            self.stored.add(node.id)
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        self.visit(node.value)
-        for one in node.targets:
-            self.visit(one)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        if isinstance(node.target, ast.Name):
-            self.visit_Name(ast.Name(node.target.id, ast.Load()))
-        self.visit(node.value)
-        self.visit(node.target)
-
-    def visit_For(self, node: ast.For) -> None:
-        for one in (node.iter, node.target, *node.body, *node.orelse):
-            self.visit(one)
-
-    def _comprehension(self, node: Any) -> None:
-        before = self._inner
-        targets = [one.target for one in node.generators]
-        self._inner = before | {name.id for name in _nodes(targets) if isinstance(name, ast.Name)}
-        self.generic_visit(node)
-        self._inner = before
-
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        before = self._inner
-        self._inner = before | {one.arg for one in node.args.args}
-        self.generic_visit(node)
-        self._inner = before
-
-
 def _names(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str], set[str]]:
-    """(read and then written, written, read before they are written), builtins left out of what is read."""
-    order = _Order()
-    for one in statements:
-        order.visit(one)
-    return order.carried, order.stored, {name for name in order.read if not hasattr(builtins, name)}
+    """(read and then written, written, read before they are written), builtins left out of what is read.
+
+    In the order of the text, but that an assignment writes behind its value; names of comprehensions and lambdas are
+    their own.
+    """
+    nodes = list(_nodes(statements))
+    inner = {name.id for one in nodes if isinstance(one, ast.comprehension) for name in _stored(one.target)}
+    inner |= {one.arg for node in nodes if isinstance(node, ast.Lambda) for one in node.args.args}
+    assigned = [node for node in nodes if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign))]
+    behind = {
+        id(name): (one.end_lineno, one.end_col_offset)
+        for one in assigned
+        for name in _nodes(one.targets if isinstance(one, ast.Assign) else [one.target])
+    }
+    both = {id(one.target) for one in assigned if isinstance(one, ast.AugAssign)}
+    names = [node for node in nodes if isinstance(node, ast.Name) and node.id not in inner]
+    carried, stored, read = set[str](), set[str](), set[str]()
+    for name in sorted(names, key=lambda one: behind.get(id(one), (one.lineno, one.col_offset))):
+        if isinstance(name.ctx, ast.Load) or id(name) in both:
+            read |= {name.id} - stored
+        if not isinstance(name.ctx, ast.Load):
+            carried |= {name.id} & read
+            stored.add(name.id)
+    return carried, stored, {name for name in read if not hasattr(builtins, name)}
+
+
+def _stored(target: ast.AST) -> Iterator[ast.Name]:
+    return (one for one in ast.walk(target) if isinstance(one, ast.Name))
 
 
 def _one_round(loop: ast.For, body: list[ast.stmt]) -> ast.stmt:
     """The loop's first round; what it returns is what its last statement computes."""
-    last = body[-1]
-    body = [*body[:-1], ast.Return(last.value)] if isinstance(last, ast.Expr) else body
-    if isinstance(last, ast.Assign) and isinstance(last.targets[0], (ast.Name, ast.Tuple)):
-        body = [*body, ast.Return(_loaded(last.targets[0]))]
     over = ast.Call(_load("range"), [ast.Constant(1)], [])
-    return ast.For(copy.deepcopy(loop.target), over, body, [])
+    return ast.For(copy.deepcopy(loop.target), over, _returning(body), [])
+
+
+def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements that return what the last of them computes."""
+    last = body[-1]
+    if isinstance(last, ast.Expr):
+        return [*body[:-1], ast.Return(last.value)]
+    if isinstance(last, ast.Assign) and isinstance(last.targets[0], (ast.Name, ast.Tuple)):
+        return [*body, ast.Return(_loaded(last.targets[0]))]
+    return body
 
 
 def _called(body: Sequence[ast.stmt]) -> ast.expr | None:
