@@ -13,7 +13,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -322,8 +322,14 @@ def joint_end(answers: Sequence[JsonObject | None]) -> JsonObject:
     return found
 
 
-LONGEST = ("first_call_s", "expected_s", "at_s", "took_s", "untuned")
-EVERY, SOME = ("repeats",), ("on_gpu",)
+JOINED: Mapping[Callable[[Iterable[Any]], Any], Sequence[str]] = {
+    max: ("first_call_s", "expected_s", "at_s", "took_s", "untuned"),
+    all: ("repeats",),
+    any: ("on_gpu",),
+}
+"""How facts of ranks become one.  Lists that differ follow each other; digests that differ have one of their own."""
+
+LISTS, DIGESTS = ("inputs", "outputs", "changed"), ("held", "bits")
 
 
 def joint_facts(answers: Sequence[JsonObject]) -> JsonObject:
@@ -338,27 +344,18 @@ def joint_facts(answers: Sequence[JsonObject]) -> JsonObject:
     found = {**first, "names": names if len(set(names)) > 1 else []}
     for rank, one in enumerate(answers):
         if one.get("status", "ok") != "ok":
-            return {
-                **found,
-                "status": one["status"],
-                "why": f"rank {rank}: {one['why']}",
-                "detail": one.get("detail", ""),
-            }
-    for name in first.keys() & {*LONGEST}:
-        found[name] = max(one[name] for one in answers)
-    for name in first.keys() & {*EVERY, *SOME}:
-        found[name] = (all if name in EVERY else any)(one[name] for one in answers)
-    for name in first.keys() & {"inputs", "outputs", "changed"}:
-        alike = all(one[name] == first[name] for one in answers)
-        found[name] = first[name] if alike else [what for one in answers for what in one[name]]
-    for name in first.keys() & {"held", "bits"}:
-        found[name] = joint([one[name] or None for one in answers]) or ""
+            failed = {name: one[name] for name in ("status", "detail") if name in one}
+            return {**found, **failed, "why": f"rank {rank}: {one['why']}"}
+    of_all = {name: [one[name] for one in answers] for name in first}
+    found |= {name: joined(of_all[name]) for joined, names in JOINED.items() for name in names if name in first}
+    for name in first.keys() & {*LISTS}:
+        alike = len(set(map(tuple, of_all[name]))) == 1
+        found[name] = first[name] if alike else [what for held in of_all[name] for what in held]
+    found |= {name: joint([one or None for one in of_all[name]]) or "" for name in DIGESTS if name in first}
     if "ran" in first:
-        found["unseen"] = next((one["unseen"] for one in answers if one["unseen"]), "")
-        parts = dict.fromkeys(name for one in answers for name in one["ran"])
-        found["ran"] = (
-            {} if found["unseen"] else {part: _digest([one["ran"].get(part) for one in answers]) for part in parts}
-        )
+        found["unseen"] = next(filter(None, of_all["unseen"]), "")
+        parts = dict.fromkeys(part for ran in of_all["ran"] for part in ran if not found["unseen"])
+        found["ran"] = {part: _digest([ran.get(part) for ran in of_all["ran"]]) for part in parts}
     return found
 
 
