@@ -256,7 +256,6 @@ def lookup(
     compute_units: int | None = None,
     chip_id: str | int | None = None,
     memory_bytes: int | None = None,
-    clock_mhz: int | None = None,
 ) -> Hardware:
     """The product that reports this; every value given must agree with it.
 
@@ -265,7 +264,7 @@ def lookup(
     are scaled to its fair share and `partition` says so.  Raises UnknownHardware if no entry or several fit.
     """
     reported = {"arch": arch, "compute_units": compute_units, "device_name": device_name, "chip_id": chip_id}
-    reported |= {"memory_bytes": memory_bytes, "clock_mhz": clock_mhz}
+    reported |= {"memory_bytes": memory_bytes}
     if arch is None or arch.split(":")[0] not in ARCHES:
         raise _unknown(f"its architecture is not one of {', '.join(ARCHES)}", reported)
     alike = [device for device in DEVICES if device.arch == arch.split(":")[0]]
@@ -273,7 +272,7 @@ def lookup(
         part
         for device in alike
         for part in parts(device, compute_units)
-        if _agrees(part, device_name, normal_chip_id(chip_id), memory_bytes, clock_mhz)
+        if _agrees(part, device_name, normal_chip_id(chip_id), memory_bytes)
     ]
     if not fitting:
         raise _unknown(f"none of {', '.join(d.market_name for d in alike)} fits", reported)
@@ -323,15 +322,13 @@ def _share(device: Hardware, parts: int) -> Hardware:
     )
 
 
-def _agrees(device: Hardware, name: str | None, chip_id: str | None, memory: int | None, clock_mhz: int | None) -> bool:
+def _agrees(device: Hardware, name: str | None, chip_id: str | None, memory: int | None) -> bool:
     """Whether nothing that was reported contradicts this device.  A known chip id outranks the rest."""
     if chip_id is not None and any(chip_id in other.chip_ids for other in DEVICES):
         return chip_id in device.chip_ids
     if name and _SPEAKING_NAME.search(name) and not _names(device, name):
         return False
-    if memory is not None and not any(abs(memory / nominal - 1) < MEMORY_SLACK for nominal in _memories(device)):
-        return False
-    return clock_mhz is None or device.arch != "gfx950" or abs(clock_mhz / device.clock_mhz - 1) < 0.04
+    return memory is None or any(abs(memory / nominal - 1) < MEMORY_SLACK for nominal in _memories(device))
 
 
 def _memories(device: Hardware) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 STEPS = {
     "heap": "symmetric heap: peer access, allocate, write to each peer",
-    "fences": "1 million messages per pair of GPUs, with and without fences",
+    "fences": "1 million messages per pair of GPUs",
     "rccl": "RCCL or NCCL: an all-gather",
     "backend": "every baseline and backend, one case",
 }

@@ -9,38 +9,16 @@ from kernels._shared.collectives.device import heaps_from
 from kernels._shared.symmetric_device import await_peers, flags_at_peers, later, raise_flags, reached, translate
 
 
-@triton.jit
-def _raise_without_order(flags, rank, epoch, WORLD: tl.constexpr, LANES: tl.constexpr):
-    """As raise_flags, but nothing orders the stores before it: for the control, which shows that the test can see."""
-    lane = tl.arange(0, LANES)
-    tl.atomic_xchg(flags, tl.zeros_like(lane) + epoch, mask=(lane < WORLD) & (lane != rank), sem="relaxed", scope="sys")
-
-
-@triton.jit
-def _await_without_order(
-    signals, program, rank, epoch, PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr
-):
-    """As await_peers, without acquire."""
-    lane = tl.arange(0, LANES)
-    peer = (lane < WORLD) & (lane != rank)
-    late = 1
-    while late > 0:
-        arrivals = signals + lane * PROGRAMS + program
-        seen = tl.atomic_add(arrivals, tl.zeros_like(lane), mask=peer, sem="relaxed", scope="sys")
-        late = tl.sum(tl.where(peer & (tl.sub(seen, epoch, sanitize_overflow=False) < 0), 1, 0))
-
-
 @triton.jit(do_not_specialize=["rank", "rounds"])
 def litmus(
     data, signals, bases, wrong, rank, rounds,
     PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr,
-    ORDERED: tl.constexpr,
 ):  # fmt: skip
     """Message passing between the same program of all ranks: data, then a flag; whoever sees the flag reads the data.
 
     data int32[2, PROGRAMS, WORLD, BLOCK] on the heap: a row per sender, in two halves by turns, so that a sender never
     overwrites what is still read: it has met the reader in the round between.  rounds must be even, for the same reason
-    between two launches.  ORDERED: without it, neither releases nor acquires: the control.
+    between two launches.
     wrong int32[PROGRAMS, BLOCK] counts the elements that were not those of the round.
     """
     program = tl.program_id(0)
@@ -54,15 +32,8 @@ def litmus(
         half = data + ((i % 2) * PROGRAMS + program) * (WORLD * BLOCK)
         for k in tl.static_range(1, WORLD):
             tl.store(translate(half + rank * BLOCK, heaps[0], heaps[k]) + lane, later(epoch, lane))
-        if ORDERED:
-            raise_flags(flags, rank, epoch, WORLD, LANES, AMD)
-        else:
-            tl.debug_barrier()
-            _raise_without_order(flags, rank, epoch, WORLD, LANES)
-        if ORDERED:
-            await_peers(signals, program, rank, epoch, PROGRAMS, WORLD, LANES)
-        else:
-            _await_without_order(signals, program, rank, epoch, PROGRAMS, WORLD, LANES)
+        raise_flags(flags, rank, epoch, WORLD, LANES, AMD)
+        await_peers(signals, program, rank, epoch, PROGRAMS, WORLD, LANES)
         tl.debug_barrier()  # some threads read the flags, all read the data
         for k in tl.static_range(1, WORLD):
             seen = tl.load(half + ((rank + k) % WORLD) * BLOCK + lane)

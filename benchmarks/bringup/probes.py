@@ -138,12 +138,11 @@ ORDER_HINT = (
 
 @dataclasses.dataclass(frozen=True)
 class Litmus:
-    """programs x rounds messages per pair and direction, each of `block` int32.  Without fences: a control."""
+    """programs x rounds messages per pair and direction, each of `block` int32."""
 
     name: str
     programs: int
     rounds: int
-    fences: bool = True
     block: int = 1024
 
     @property
@@ -158,10 +157,7 @@ MANY = Litmus("many programs", programs=32, rounds=32768)
 ONE = Litmus("one program", programs=1, rounds=65536)
 """The links are idle but for this message: gives the time of one exchange."""
 
-CONTROL = Litmus("control, no fences", programs=32, rounds=32768, fences=False)
-"""The same without release and acquire; what it sees is what the fences prevent."""
-
-PLANS = (MANY, ONE, CONTROL)
+PLANS = (MANY, ONE)
 
 
 def fences(place: RankPlace, plans: tuple[Litmus, ...] = PLANS) -> list[Row]:
@@ -194,7 +190,7 @@ def _litmus_run(place: RankPlace, heap: Any, plan: Litmus) -> tuple[list[int], f
     def launch(rounds: int) -> None:
         link_device.litmus[(plan.programs,)](
             data, signals, heap.bases, wrong, place.rank, rounds, PROGRAMS=plan.programs, BLOCK=plan.block,
-            WORLD=place.world, LANES=max(2, 1 << (place.world - 1).bit_length()), AMD=IS_AMD, ORDERED=plan.fences,
+            WORLD=place.world, LANES=max(2, 1 << (place.world - 1).bit_length()), AMD=IS_AMD,
             num_warps=4,
         )  # fmt: skip
 
@@ -214,10 +210,6 @@ def litmus_row(plan: Litmus, wrong: list[int], seconds: float) -> Row:
     """wrong: elements by rank that were not those of the round when the flag was."""
     text = f"{plan.messages:,} messages of {4 * plan.block // 1024} KiB per pair and direction: {sum(wrong)} violations"
     exchange_us = seconds / plan.rounds * 1e6
-    if not plan.fences:
-        percent = 100 * sum(wrong) / (plan.messages * plan.block * len(wrong) * (len(wrong) - 1))
-        prevented = f"{percent:.3g} % of what was sent; this is what the fences prevent"
-        return row(plan.name, RowStatus.PASS, f"{text} ({prevented})")
     by_rank = ", ".join(f"rank {rank}: {count}" for rank, count in enumerate(wrong) if count)
     return verdict_row(plan.name, f"{text}, {exchange_us:.2f} us per exchange", by_rank, ORDER_HINT)
 

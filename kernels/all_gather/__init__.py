@@ -38,7 +38,7 @@ from kernels.all_gather import config as knobs
 from kernels.all_gather import vendors
 from kernels.all_gather.cases import cases, shard_elements
 from kernels.numerics import normal, seed_for
-from kernels.spec import Case, Compilation, Cost, Kernel, Small, Tolerance, Unsupported
+from kernels.spec import Case, Compilation, Cost, Kernel, Small, Tolerance
 
 GLUON = "Gluon (triton.experimental.gluon)"
 """What backend `gluon` needs."""
@@ -113,21 +113,11 @@ def partitioned(
 def gluon(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 4, rows: int = 8, columns: int = 256, width: int = 0, vector: int = 16,
-    fanout: int = 0, load: str = "", store: str = "", persistent: bool = True,
-    wait: bool = True,
+    fanout: int = 0, load: str = "", store: str = "", wait: bool = True,
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Persistent push of tiles in Gluon (kernels/all_gather/gluon_device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    _only_persistent(persistent)
     return _push(launcher(case, _gluon_device, GLUON), case, inputs, chosen)
-
-
-def _only_persistent(persistent: bool) -> None:
-    if not persistent:
-        raise Unsupported(
-            "gluon has no non-persistent variant of the all-gather: programs loop over the tiles; "
-            "leave persistent at True, or set programs to the number of tiles"
-        )
 
 
 def _push(
@@ -164,7 +154,6 @@ def partitioned_compilations(case: Case, arch: str, **overrides: Any) -> list[Co
 def gluon_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """As for triton."""
     chosen = all_knobs(all_gather.backends["gluon"], case, arch, overrides)
-    _only_persistent(chosen["persistent"])
     return [launch_module(_gluon_device, GLUON).compilation(case, arch, chosen)]
 
 

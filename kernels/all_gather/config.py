@@ -18,7 +18,6 @@ Backend `gluon` stages nothing, loads ahead, and has tiles in place of unroll:
 rows, columns tile in elements, 8 x 256 or 32 x 1024; powers of two.
 width         columns of the matrix that the shard is taken for; 0 = those of a tile, which then is one run of memory.
 vector        contiguous bytes of a lane, 16 for one move; 0 = all of its part of the tile in one run.
-persistent    must be True: no other variant exists.
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ SEEN = [
     ({"arch": "gfx942", "compute_units": 304, "chip_id": "1002:74b5", "device_name": "AMD Radeon Graphics"}, "MI300X"),
     ({"arch": "gfx942", "compute_units": 80, "device_name": "AMD Instinct MI308X"}, "MI308X"),
     ({"arch": "gfx950", "compute_units": 256, "chip_id": 0x75A3}, "MI355X"),
-    ({"arch": "gfx950", "compute_units": 256, "clock_mhz": 2200}, "MI350X"),
     (
         {"arch": "sm_90", "compute_units": 132, "device_name": "NVIDIA H100 80GB HBM3", "memory_bytes": 85 * 10**9},
         "H100 SXM",

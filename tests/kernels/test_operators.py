@@ -406,7 +406,6 @@ BAD: tuple[tuple[str, str, str | dict[str, Any], str, dict[str, Any], str], ...]
             ({"rows": 1, "columns": 256, "vector": 0}, "does not divide"),
             ({"num_warps": 3}, "num_warps is 3"),
             ({"width": 640}, "do not divide the matrix's width 640"),
-            ({"persistent": False}, "gluon has no non-persistent variant"),
         )
     ),
     *(
