@@ -16,9 +16,6 @@ from typing import Any
 from kernels._shared.libraries import launch_module
 from kernels.spec import Backend, Case, Compilation, Kernel, Tuned
 
-OLD_NAMES = {"way": "algorithm"}
-"""Knobs by the names that tables written before 2026-12 have for them."""
-
 PROVENANCE = "confirmed"
 """The table in an entry that says where, when and by how much it won; no knob."""
 
@@ -27,7 +24,7 @@ ENTRY_BYTES = 2
 
 
 def read_tuned(config_file: str) -> dict[str, Any]:
-    """The tables of tuned.toml beside a config.py, by arch and key; knobs by the names they have now, no provenance.
+    """The tables of tuned.toml beside a config.py, by arch and key; no provenance.
 
     They hold what we have measured and nothing else.
     """
@@ -41,10 +38,15 @@ def tuned_file(config_file: str) -> str:
 
 def _knobs_only(table: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        OLD_NAMES.get(name, name): _knobs_only(value) if isinstance(value, dict) else value
+        name: _knobs_only(value) if isinstance(value, dict) else value
         for name, value in table.items()
         if name != PROVENANCE
     }
+
+
+def tuned_knobs(table: Tuned, case: Case, arch: str) -> dict[str, Any]:
+    """The knobs of a case: those of its entry in the table, or by the table's rule."""
+    return dict(_entry(table, [*_place(table, arch), table.key(case)]) or table.rule(case, arch))
 
 
 def first_then(chosen: dict[str, Any], others: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -99,7 +101,7 @@ def described(backend: Backend, case: Case, arch: str) -> dict[str, Any] | None:
     place = backend.tuned
     if place is None:
         return None
-    table = [place.section, arch] if place.section else [arch]
+    table = _place(place, arch)
     return {
         "file": place.file,
         "table": table,
@@ -109,6 +111,11 @@ def described(backend: Backend, case: Case, arch: str) -> dict[str, Any] | None:
         "defaults": dict(backend.build.__kwdefaults__ or {}),
         "scale": dict.fromkeys(place.elements, case.itemsize / ENTRY_BYTES),
     }
+
+
+def _place(table: Tuned, arch: str) -> list[str]:
+    """Names of the tables around an entry."""
+    return [table.section, arch] if table.section else [arch]
 
 
 @functools.cache

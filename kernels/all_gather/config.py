@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernels._shared.collectives.config import block_bytes
-from kernels._shared.tuning import first_then, read_tuned, tuned_file, without
+from kernels._shared.tuning import first_then, read_tuned, tuned_file, tuned_knobs, without
 from kernels.all_gather.cases import MIB
 from kernels.spec import Case, Tuned, Unsupported
 
@@ -62,7 +62,7 @@ def size_class(case: Case) -> str:
 
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any."""
-    return dict(TUNED.get(arch, {}).get(size_class(case)) or rule(case, arch))
+    return tuned_knobs(TABLE, case, arch)
 
 
 def rule(case: Case, arch: str) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def rule(case: Case, arch: str) -> dict[str, Any]:
 
 def partitioned_config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of `partitioned`."""
-    return dict(TUNED.get("partitioned", {}).get(arch, {}).get(size_class(case)) or partitioned_rule(case, arch))
+    return tuned_knobs(PARTITIONED_TABLE, case, arch)
 
 
 def partitioned_rule(case: Case, arch: str) -> dict[str, Any]:

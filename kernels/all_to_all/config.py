@@ -12,12 +12,8 @@ from typing import Any
 
 from kernels._shared.collectives.cases import KIB, size_class
 from kernels._shared.collectives.config import known, shapes, spread
-from kernels._shared.tuning import first_then, read_tuned, tuned_file
+from kernels._shared.tuning import first_then, tuned_file, tuned_knobs
 from kernels.spec import Case, Tuned
-
-TUNED = read_tuned(__file__)
-"""Winners of a sweep, by arch, ranks and size; the file says on which devices and when."""
-
 
 STAGED_KB, STAGED_BLOCKS = 1024, 4
 """Up to here all of a part is staged, which is no more than that many blocks of a program (2 and 4 H200)."""
@@ -25,7 +21,7 @@ STAGED_KB, STAGED_BLOCKS = 1024, 4
 
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any."""
-    return dict(TUNED.get(arch, {}).get(size_class(case)) or rule(case, arch))
+    return tuned_knobs(TABLE, case, arch)
 
 
 def rule(case: Case, arch: str) -> dict[str, Any]:

@@ -19,12 +19,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels._shared.tuning import first_then, read_tuned, tuned_file
+from kernels._shared.tuning import first_then, tuned_file, tuned_knobs
 from kernels.hardware import compute_units, xcds
 from kernels.spec import Case, Tuned, Unsupported
-
-TUNED = read_tuned(__file__)
-"""Winners of a sweep, by arch and shape of the case; the file says on which device and when."""
 
 
 def shape(case: Case) -> str:
@@ -34,7 +31,7 @@ def shape(case: Case) -> str:
 
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any.  "cpu" is for the interpreter in tests."""
-    return dict(TUNED.get(arch, {}).get(shape(case)) or rule(case, arch))
+    return tuned_knobs(TABLE, case, arch)
 
 
 def rule(case: Case, arch: str) -> dict[str, Any]:

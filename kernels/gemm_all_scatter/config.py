@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels._shared.tuning import first_then, read_tuned, tuned_file
+from kernels._shared.tuning import first_then, read_tuned, tuned_file, tuned_knobs
 from kernels.hardware import compute_units, xcds
 from kernels.spec import Case, Tuned, Unsupported
 
@@ -82,7 +82,7 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
 
 def bulk_config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of the bulk-synchronous variant's scattering kernel."""
-    return dict(TUNED.get("bulk", {}).get(arch, {}).get(shape(case)) or bulk_rule(case, arch))
+    return tuned_knobs(BULK_TABLE, case, arch)
 
 
 def bulk_rule(case: Case, arch: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernels._shared.tuning import read_tuned, tuned_file
+from kernels._shared.tuning import tuned_file, tuned_knobs
 from kernels.hardware import UnknownHardware, lds_limit
 from kernels.spec import Case, Tuned
 
@@ -47,9 +47,6 @@ WITHOUT_ROLES: dict[str, Any] = {"roles": False, "block_n": 256, "num_warps": 8,
 BY_POINTERS: dict[str, Any] = {**WITHOUT_ROLES, "tma": False, "split": 1}
 """What knobs become for tensors that no descriptor can describe."""
 
-TUNED = read_tuned(__file__)
-"""Winners of a sweep, by product, arch and shape."""
-
 WIDE = 4096
 """Above so many columns of the output, bands of 16 tiles saved 0.5 to 1 % over bands of 4 (H200, 12 cases, 2026-11)."""
 
@@ -89,8 +86,7 @@ def shape(case: Case) -> str:
 
 def config(product: str, case: Case, arch: str) -> dict[str, Any]:
     """Knobs of a product for a case: those of the table, or by rule."""
-    tuned = TUNED.get(product, {}).get(arch, {}).get(shape(case))
-    return dict(tuned) if tuned else RULES[product](case, arch)
+    return tuned_knobs(table(product), case, arch)
 
 
 def table(product: str) -> Tuned:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels._shared.tuning import read_tuned, tuned_file
+from kernels._shared.tuning import tuned_file, tuned_knobs
 from kernels.hardware import UnknownHardware, lds_limit
 from kernels.moe_gemm2_mxfp4 import formats
 from kernels.moe_gemm2_mxfp4.sorting import used_blocks
 from kernels.spec import Case, Tuned
-
-TUNED = read_tuned(__file__)
-"""Winners of a sweep, by backend, arch and shape."""
 
 LAYOUTS = ("recoded", "plain", "streamed")
 """How weights lie: `recoded` (formats.recode, once in set-up) for GPUs without FP4 matrix units, `plain` for others;
@@ -33,8 +30,7 @@ def table(backend: str) -> Tuned:
 
 def config(case: Case, arch: str, backend: str = "triton_atomic") -> dict[str, Any]:
     """Knobs of a backend for a case: those of the table, or by rule."""
-    tuned = TUNED.get(backend, {}).get(arch, {}).get(shape(case))
-    return dict(tuned) if tuned else rule(case, arch)
+    return tuned_knobs(table(backend), case, arch)
 
 
 def rule(case: Case, arch: str) -> dict[str, Any]:

@@ -14,11 +14,8 @@ from typing import Any
 
 from kernels._shared.collectives.cases import KIB, MIB, size_class
 from kernels._shared.collectives.config import in_chunks, known, spread, with_algorithms
-from kernels._shared.tuning import first_then, read_tuned, tuned_file
+from kernels._shared.tuning import first_then, tuned_file, tuned_knobs
 from kernels.spec import Case, Tuned
-
-TUNED = read_tuned(__file__)
-"""Winners of a sweep, by arch, ranks and size; the file says on which devices and when."""
 
 PUSH_BYTES = 4 * MIB
 """Up to here a barrier costs more than another pass through HBM."""
@@ -36,7 +33,7 @@ CHUNKS = (
 
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any."""
-    return dict(TUNED.get(arch, {}).get(size_class(case)) or rule(case, arch))
+    return tuned_knobs(TABLE, case, arch)
 
 
 def rule(case: Case, arch: str) -> dict[str, Any]:

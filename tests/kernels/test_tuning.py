@@ -1,18 +1,13 @@
-"""Tables of tuned knobs: read by the names that knobs have now, also where a file has the old ones."""
+"""Tables of tuned knobs: what of a file is a knob, and whose."""
 
 from __future__ import annotations
 
+from kernels._shared import tuning
 from kernels._shared.tuning import read_tuned
 from kernels.registry import discover
 from kernels.spec import Place
 
 KERNELS = discover().kernels
-
-
-def test_a_table_with_the_old_name_of_a_knob_is_read(tmp_path):
-    (tmp_path / "tuned.toml").write_text('[sm_90.w4_1MB]\nway = "two_shot"\nprograms = 32\n')
-    found = read_tuned(str(tmp_path / "config.py"))
-    assert found == {"sm_90": {"w4_1MB": {"algorithm": "two_shot", "programs": 32}}}
 
 
 def test_provenance_is_no_knob(tmp_path):
@@ -26,6 +21,6 @@ def test_an_entry_of_one_backend_of_the_table_is_not_that_of_another(tmp_path, m
     kernel = KERNELS["moe_gemm2_mxfp4"]
     case = kernel.cases[3].at(Place(arch="sm_90", compute_units=132))
     place = kernel.backends["triton_reduce"].tuned
-    monkeypatch.setitem(place.rule.__globals__["TUNED"], "triton_reduce", {"sm_90": {place.key(case): {"tiles": 7}}})
+    monkeypatch.setitem(tuning._tables(place.file), "triton_reduce", {"sm_90": {place.key(case): {"tiles": 7}}})
     assert kernel.backends["triton_reduce"].config(case, "sm_90") == {"tiles": 7}
     assert kernel.backends["triton_atomic"].config(case, "sm_90") == place.rule(case, "sm_90")

@@ -83,10 +83,11 @@ def test_every_declared_case_is_counted_or_says_why_not(undeclared):
 
 
 def test_an_entry_of_a_table_is_executed(monkeypatch):
-    from kernels.gemm import config
+    from kernels._shared import tuning
+    from kernels.gemm.config import TABLE
 
     winner = {"variant": "split", "block_m": 32, "block_n": 32, "block_k": 64, "split_k": 2, "xcds": 8}
-    monkeypatch.setitem(config.TUNED, "gfx942", {"n4096_k4096_m64": winner})
+    monkeypatch.setitem(tuning._tables(TABLE.file), "gfx942", {"n4096_k4096_m64": winner})
     assert winner in [one.knobs for one in cases.small_cases({"gemm": gemm}, ["gfx942"])]
 
 
