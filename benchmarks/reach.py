@@ -124,7 +124,7 @@ def declared_by(tree: SourceTree, module: str) -> list[str] | None:
         homes = declared(tree)
     except Unreadable:
         return None
-    return [name for name, parts in homes.items() if any(f"{one}/".startswith(f"{part}/") for one in parts)]
+    return [name for name, parts in homes.items() if any(f"{home}/".startswith(f"{part}/") for home in parts)]
 
 
 def _made_elsewhere(tree: SourceTree, called: Iterable[str]) -> bool:
@@ -134,10 +134,10 @@ def _made_elsewhere(tree: SourceTree, called: Iterable[str]) -> bool:
     for maker in called:
         names = maker.split(".")
         places = (files_of_module(tree, ".".join(names[:length])) for length in range(len(names), 0, -1))
-        found = next(filter(None, places), [])
-        if not found:
+        of_maker = next(filter(None, places), [])
+        if not of_maker:
             return True
-        files.update(found)
+        files.update(of_maker)
     parts = tuple(sorted(path.removesuffix(".py").removesuffix("/__init__") for path in files))
     outside = [path for path in reached(tree, parts) if not tree.listed(path)] if parts else ()
     return any(KERNEL in tree.text(path) and "spec" in tree.text(path) for path in outside)
@@ -157,7 +157,7 @@ def part_of_module(tree: SourceTree, module: str) -> str:
     """The part that a module of a listed package lies in."""
     packages = zip(tree.layout.packages, tree.homes, strict=True)
     fits = [(package, home) for package, home in packages if f"{module}.".startswith(f"{package}.")]
-    package, home = max(fits, key=lambda one: len(one[0]), default=("", ""))
+    package, home = max(fits, key=lambda fit: len(fit[0]), default=("", ""))
     first = module.removeprefix(package).strip(".").partition(".")[0]
     return "/".join(filter(None, (home, first)))
 
@@ -182,8 +182,8 @@ def _is_same_code(path: str, trees: Iterable[SourceTree]) -> bool:
 def digest(tree: SourceTree, paths: Iterable[str]) -> str:
     """Of files of a tree: their names and their contents."""
     files = sorted(set(paths))
-    told = "".join(f"{path}\0{tree.digest(path)}\n" for path in files)
-    return hashlib.sha256(told.encode()).hexdigest()[:DIGITS]
+    text = "".join(f"{path}\0{tree.digest(path)}\n" for path in files)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
 
 def environment(tree: SourceTree, paths: Iterable[str]) -> dict[str, str]:
@@ -192,7 +192,7 @@ def environment(tree: SourceTree, paths: Iterable[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in sorted(words & os.environ.keys())}
 
 
-def whole(tree: SourceTree) -> set[str]:
+def every_file(tree: SourceTree) -> set[str]:
     """Every file that can be code."""
     aside = tuple(f"{place}/" for place in tree.layout.aside)
     return {path for path in tree.files if not f"{path}/".startswith(aside) and not path.endswith(NO_CODE)}
@@ -207,13 +207,13 @@ def reached_by_all(tree: SourceTree, names: Iterable[str] = ()) -> set[str]:
         homes = {}
     wanted = tuple(names) or tuple(homes)
     if not homes or not homes.keys() >= set(wanted):
-        return whole(tree)
+        return every_file(tree)
     return reached(tree, dict.fromkeys(part for name in wanted for part in homes[name]))
 
 
 def reached(tree: SourceTree, parts: Iterable[str]) -> set[str]:
     """Every file that the code of some parts can come from."""
-    return _closure(tree, tuple(parts)) or whole(tree)
+    return _closure(tree, tuple(parts)) or every_file(tree)
 
 
 def _module(path: str) -> tuple[str, bool]:
@@ -237,7 +237,7 @@ class _Index:
         self.names, self.endings = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         self.folders, self.inside = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         sources = {*tree.layout.sources, ""}
-        self.paths = sorted(whole(tree))
+        self.paths = sorted(every_file(tree))
         for path in self.paths:
             *above, name = path.split("/")
             self.names[name].append(path)

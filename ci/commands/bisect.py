@@ -133,19 +133,21 @@ def asked_of_event(given: Given, plan: MeasurePlan) -> tuple[tuple[str, str], Me
         raise click.UsageError(f"--event names the ends itself; leave out {' '.join(given.ends)}")
     with bar(err_console(), "reading the history"):
         history = reading.history(given.results, None, triage.load(of_project("events")()))
-    found = {one.id: one for one in history.events}
-    event = found[triage.chosen(given.event, found)]
+    events = {event.id: event for event in history.events}
+    event = events[triage.chosen(given.event, events)]
     if event.kind is not EventKind.KERNEL:
-        said = f"the event {event.id} is one of the kind {event.kind}, which no commit of a kernel explains"
-        raise BisectError(f"{said}; events of the kind kernel can be searched: `ridgeline events --kind kernel`")
+        raise BisectError(
+            f"the event {event.id} is one of the kind {event.kind}, which no commit of a kernel explains; "
+            "events of the kind kernel can be searched: `ridgeline events --kind kernel`"
+        )
     if not event.last_good.hash:
         raise BisectError(
             f"the event {event.id} has no good commit before it; name one yourself: `ridgeline bisect --help`"
         )
     repository = Repository(Path.cwd())
-    good, bad = (repository.resolve(one.hash).hash for one in (event.last_good, event.first_bad))
+    good, bad = (repository.resolve(end.hash).hash for end in (event.last_good, event.first_bad))
     err_console().print(f"{words.headline(event)}; between {good[:8]} and {bad[:8]}", markup=False)
-    key = max(event.moved, key=lambda one: abs(one.step.ratio - 1)).key
+    key = max(event.moved, key=lambda moved: abs(moved.step.ratio - 1)).key
     chosen = dataclasses.replace(
         plan,
         tier="nightly",
@@ -194,13 +196,13 @@ def _axis(kind: str, ends: Sequence[str], planned: MeasurePlan, request: Program
 def _pythons(paths: Sequence[str], kind: str) -> list[str]:
     if len(paths) < FEWEST:
         raise click.UsageError(f"--axis {kind} needs two Pythons or more in their order, such as env36/bin/python")
-    absent = [one for one in paths if not os.access(one, os.X_OK) or Path(one).is_dir()]
+    absent = [path for path in paths if not os.access(path, os.X_OK) or Path(path).is_dir()]
     if absent:
         raise click.UsageError(f"{absent[0]!r} is no program that can be run; name the Python of an environment")
-    whole = [os.path.abspath(one) for one in paths]  # not resolved: a link of a venv is what makes it one
-    if len(set(whole)) < len(whole):
+    pythons = [os.path.abspath(path) for path in paths]  # not resolved: a link of a venv is what makes it one
+    if len(set(pythons)) < len(pythons):
         raise click.UsageError("a Python is named twice; name each once, in the order of their versions")
-    return whole
+    return pythons
 
 
 def _planned(given: Given) -> MeasurePlan:
@@ -220,8 +222,8 @@ def _rules(rules: policy.Policy, kernels: Sequence[str], most: int, smallest: fl
 
 
 def _file(kind: str, axis: Axis, planned: MeasurePlan) -> Path:
-    asked = repr((kind, [place.name for place in axis.places], dataclasses.astuple(planned)))
-    return project.place(f"{FOLDER}/{kind}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.jsonl")
+    searched = repr((kind, [place.name for place in axis.places], dataclasses.astuple(planned)))
+    return project.place(f"{FOLDER}/{kind}-{hashlib.sha256(searched.encode()).hexdigest()[:12]}.jsonl")
 
 
 # ---- what comes of it ----------------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from ci.judging.policy import PROGRAM, FloorRule, Policy, Settings
 from ci.judging.states import case_verdict, is_meant_to_be_gone, verdict_by_states
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.stats import anomalies
-from ci.stats import sequential as grouping
 from ci.stats.anomalies import AnomalyKind
 from ci.stats.interval import Effect, Sample, Scale, adjusted, effects, samples
 from ci.stats.sequential import (
@@ -38,6 +37,9 @@ from ci.stats.sequential import (
     Progress,
     SoFar,
     error_share,
+    groups_of_equal,
+    joined_sample,
+    one_sided,
     probability_decided,
     significant,
     trials_needed,
@@ -294,8 +296,8 @@ def _find(timed: list[_Timed], progress: Progress | None) -> None:
 def _borrow(timed: list[_Timed], progress: Progress | None) -> None:
     """If the median of all shapes of one kernel moved, a shape that leans the same way is a finding too."""
     together = []
-    for members in grouping.groups_of_equal([(t.comparison.kernel, t.comparison.backend) for t in timed]):
-        sample = grouping.joined_sample([timed[i].sample for i in members], robust=True)
+    for members in groups_of_equal([(t.comparison.kernel, t.comparison.backend) for t in timed]):
+        sample = joined_sample([timed[i].sample for i in members], robust=True)
         if sample is not None and sample.trials >= timed[members[0]].settings.min_trials:
             together.append((members, sample))
     fitted = effects([sample for _, sample in together], (timed[m[0]].scale for m, _ in together))
@@ -478,7 +480,7 @@ def _groups(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> tuple[Grou
 
 def _group(kernel: str, backend: str, verdict: Verdict, members: Sequence[_Timed], of_kernel: int) -> Group | None:
     """The members as one finding; None if they share fewer than 3 trials."""
-    sample = grouping.joined_sample([t.sample for t in members], robust=False)
+    sample = joined_sample([t.sample for t in members], robust=False)
     if sample is None:
         return None
     effect = effects([sample], [members[0].scale])[0]
@@ -493,10 +495,10 @@ def _group(kernel: str, backend: str, verdict: Verdict, members: Sequence[_Timed
 
 def _run_warnings(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> tuple[str, ...]:
     counts = Counter(case.verdict for case in cases)
-    one_sided = grouping.one_sided(counts[Verdict.SLOWER], counts[Verdict.FASTER])
+    all_one_way = one_sided(counts[Verdict.SLOWER], counts[Verdict.FASTER])
     beside = [t for t in timed if t.baseline_effect]
     moved = [t for t in beside if t.baseline_moved]
-    said = [one_sided] if one_sided and not _machine_cleared(cases, timed) else []
+    said = [all_one_way] if all_one_way and not _machine_cleared(cases, timed) else []
     if moved:
         where = f"moved in {len(moved)} of {len(beside)} cases"
         machine = "the machine was not the same for both sides"

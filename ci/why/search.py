@@ -148,10 +148,10 @@ class Search:
 
     def run(self, suspects: Sequence[Suspect]) -> None:
         """Try suspects until nothing is left of the slow-down, or of them, or of the time."""
-        ordered = sorted(suspects, key=lambda one: -one.weight)
+        ordered = sorted(suspects, key=lambda suspect: -suspect.weight)
         self._each(list(_classes(ordered)))
-        found = {one for finding in self.findings if finding.answer.explains for one in finding.suspects}
-        rest = [one for one in ordered if one not in found]
+        causes = {suspect for finding in self.findings if finding.answer.explains for suspect in finding.suspects}
+        rest = [suspect for suspect in ordered if suspect not in causes]
         if not self.explained and not self.stopped and len(rest) > 1:
             self._together(rest)
 
@@ -182,8 +182,8 @@ class Search:
 
     def _fewest(self, finding: CauseFinding) -> CauseFinding:
         """The same without every suspect that is not needed, the unlikeliest left out first."""
-        for one in reversed(finding.suspects):
-            fewer = tuple(other for other in finding.suspects if other is not one)
+        for suspect in reversed(finding.suspects):
+            fewer = tuple(other for other in finding.suspects if other is not suspect)
             without = self._try(fewer) if fewer and not self.stopped else None
             finding = without if without and without.answer is CauseAnswer.ALL else finding
         return finding
@@ -200,7 +200,7 @@ class Search:
 
     def _keep(self, finding: CauseFinding) -> None:
         """What explains something stays put back."""
-        self.findings = [one for one in self.findings if not set(one.suspects) & set(finding.suspects)]
+        self.findings = [earlier for earlier in self.findings if not set(earlier.suspects) & set(finding.suspects)]
         self.findings.append(finding)
         self.put, self.left = (*self.put, *finding.suspects), self._above(finding.left)
 
@@ -234,7 +234,7 @@ def difference(before: Slowdown, after: Slowdown) -> tuple[float, float, float]:
 
 def _classes(ordered: Sequence[Suspect]) -> Iterator[tuple[Suspect, ...]]:
     """What is put back at once, to begin with: each of a few likely suspects; all of equally unlikely ones."""
-    for weight, members in itertools.groupby(ordered, key=lambda one: one.weight):
+    for weight, members in itertools.groupby(ordered, key=lambda suspect: suspect.weight):
         alike = tuple(members)
         yield from _groups(alike) if weight > UNLIKELY or len(alike) < 3 else (alike,)
 
@@ -242,7 +242,7 @@ def _classes(ordered: Sequence[Suspect]) -> Iterator[tuple[Suspect, ...]]:
 def _groups(suspects: Sequence[Suspect], singly: int = SINGLY) -> list[tuple[Suspect, ...]]:
     """Each alone, or two halves of what are too many."""
     if len(suspects) <= max(singly, 2):
-        return [(one,) for one in suspects]
+        return [(suspect,) for suspect in suspects]
     middle = len(suspects) // 2
     return [tuple(suspects[:middle]), tuple(suspects[middle:])]
 

@@ -84,12 +84,12 @@ def _definitions(text: str) -> list[Definition]:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError):
         return []
-    named = [one for one in body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
-    return [(_start(one), one.end_lineno or one.lineno, one.name) for one in named]
+    named = [node for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    return [(_start(node), node.end_lineno or node.lineno, node.name) for node in named]
 
 
-def _start(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
-    return min([one.lineno, *(decorator.lineno for decorator in one.decorator_list)]) - 1
+def _start(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
 
 
 def _name(around: Sequence[Definition], start: int) -> str:
@@ -122,10 +122,10 @@ class Sides:
     def between(self, put: Iterable[Suspect]) -> LocalCheckout:
         """Head with the files, and parts of files, that are put back; head itself where there are none."""
         suspects = list(put)
-        files = {one.path: content(self.base.path / one.path) for one in suspects if one.kind is SuspectKind.FILE}
-        parts = {one.path for one in suspects if one.kind is SuspectKind.PART} - files.keys()
+        files = {s.path: content(self.base.path / s.path) for s in suspects if s.kind is SuspectKind.FILE}
+        parts = {s.path for s in suspects if s.kind is SuspectKind.PART} - files.keys()
         for name in parts:
-            numbers = {number for one in suspects if one.path == name for number in one.hunks}
+            numbers = {number for s in suspects if s.path == name for number in s.hunks}
             files[name] = put_back(*self.texts(name), numbers).encode()
         return self._made(files) if files else self.head
 
@@ -151,14 +151,14 @@ def listed(folder: Path) -> list[str]:
     """
     own, ignored = ("--cached", "--others", "--exclude-standard"), ("--others", "--ignored", "--exclude-standard")
     prepared = (folder / ".git").is_file() and project.around(folder).prepare
-    asked = [own, ignored] if prepared else [own]
-    names = [git(folder, "ls-files", "-z", *how, "--", ".", *records(folder)).split("\0") for how in asked]
-    found = []
+    kinds = [own, ignored] if prepared else [own]
+    names = [git(folder, "ls-files", "-z", *how, "--", ".", *records(folder)).split("\0") for how in kinds]
+    paths = []
     for name in filter(None, (name for some in names for name in some)):
         below = (folder / name).rglob("*") if (folder / name).is_dir() else [folder / name]
         files = [path for path in below if not path.is_dir() and not {".git", "__pycache__"} & {*path.parts}]
-        found += [path.relative_to(folder).as_posix() for path in files]
-    return found
+        paths += [path.relative_to(folder).as_posix() for path in files]
+    return paths
 
 
 def content(path: Path) -> bytes | None:
@@ -216,10 +216,9 @@ def of_case(trial: Trial, case: str, backend: str, sides: Sides, other_python: b
     other_python: base was run by a Python of its own, so that head can be run by it.
     """
     arms = trial.cases[case].arms
-    found = list(of_knobs(arms["base", backend], arms["head", backend]))
-    found += of_files(trial.operator, sides)
+    knobs_and_files = [*of_knobs(arms["base", backend], arms["head", backend]), *of_files(trial.operator, sides)]
     environments = (trial.checkouts[role].environment for role in ("base", "head"))
-    return [*found, *(of_environment(*environments) if other_python else ())]
+    return [*knobs_and_files, *(of_environment(*environments) if other_python else ())]
 
 
 def of_knobs(base: Arm, head: Arm) -> Iterator[Suspect]:
@@ -257,10 +256,10 @@ def of_environment(base: Environment, head: Environment) -> tuple[Suspect, ...]:
 def parts_of(name: str, sides: Sides) -> list[Suspect]:
     """The parts of a file that can be put back one by one; those that only read differently are left out."""
     base, head = sides.texts(name)
-    places = [one for one in hunks(base, head) if not _idle(name, base, head, one)]
+    places = [hunk for hunk in hunks(base, head) if not _idle(name, base, head, hunk)]
     groups: dict[object, list[Hunk]] = {}
-    for one in places:
-        groups.setdefault(one.number if len(places) <= MOST_PARTS else one.where, []).append(one)
+    for hunk in places:
+        groups.setdefault(hunk.number if len(places) <= MOST_PARTS else hunk.where, []).append(hunk)
     return [_part(name, base, head, group) for group in groups.values()]
 
 
@@ -270,7 +269,7 @@ def _idle(name: str, base: str, head: str, hunk: Hunk) -> bool:
 
 
 def _part(name: str, base: str, head: str, group: Sequence[Hunk]) -> Suspect:
-    first, numbers = group[0], tuple(one.number for one in group)
+    first, numbers = group[0], tuple(hunk.number for hunk in group)
     old, new = changed_lines(base, head, first)
     where = f"{name}:{first.head[0] + 1}" + (f", {first.where}" if first.where else "")
     more = f" and {len(group) - 1} more" if len(group) > 1 else ""
@@ -290,4 +289,4 @@ def _shown(value: Scalar) -> str:
 
 def signature(arms: Mapping[tuple[str, str], Arm], backend: str) -> tuple[str, ...]:
     """What tells groups of cases with different knobs apart: the settings that would be put back."""
-    return tuple(one.setting for one in of_knobs(arms["base", backend], arms["head", backend]))
+    return tuple(suspect.setting for suspect in of_knobs(arms["base", backend], arms["head", backend]))
