@@ -17,7 +17,7 @@ from ci.judging import policy
 from ci.judging.judge import judge
 from ci.report import model, terminal
 from ci.trials import replay
-from tests.study import curve, pictures, scoreboard
+from tests.study import pictures, scoreboard
 from tests.test_house import files
 
 ROOT = Path(__file__).parent.parent
@@ -46,12 +46,6 @@ def test_the_table_of_results_is_made_from_the_records() -> None:
 def test_the_table_of_both_regimes_is_made_from_the_records() -> None:
     table = scoreboard.sustained_table(ROOT / "results", UNTIL).strip()
     assert table in H200, f"run `python -m tests.study.scoreboard --sustained --until {UNTIL}` and paste what it prints"
-
-
-def test_the_curve_is_made_from_the_trials() -> None:
-    command = re.search(r"python -m tests.study.curve (\S+?)`", H200)
-    assert command is not None
-    assert curve.main([str(ROOT / command[1])]).strip() in H200, "run the command and paste what it prints"
 
 
 def test_what_was_checked_is_counted_from_the_checks() -> None:

@@ -75,12 +75,6 @@ def test_own_packages_come_before_those_of_the_image(tmp_path: Path) -> None:
     assert json.loads(python(new / "bin" / "python", "-c", ASK))[2] == "Ridgeline"
 
 
-def test_editable_installs_of_the_image_are_seen(tmp_path: Path) -> None:
-    (image, packages), source = image_in(tmp_path / "image"), with_torch(tmp_path / "source")
-    (packages / "vendor.pth").write_text(f"{source}\n")
-    assert environment_seen(image, tmp_path / "new")[1] == str(source / "torch" / "__init__.py")
-
-
 def test_only_folders_of_packages_are_taken(tmp_path: Path) -> None:
     packages, other = tmp_path / "dist-packages", tmp_path / "lib"
     packages.mkdir()
