@@ -27,7 +27,6 @@ from ci.judging.policy import PROGRAM, FloorRule, Policy, Settings
 from ci.judging.states import case_verdict, is_meant_to_be_gone, verdict_by_states
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.stats import anomalies
-from ci.stats.anomalies import AnomalyKind
 from ci.stats.interval import Effect, Sample, Scale, adjusted, effects, samples
 from ci.stats.sequential import (
     CONFIRMING_TAIL,
@@ -418,7 +417,7 @@ def _beside_baseline(t: _Timed, draft: _Draft, progress: Progress | None) -> Non
 def _add_anomalies(t: _Timed, draft: _Draft) -> None:
     """Intermittent collapse of head is evidence, by policy for SLOWER; all other anomalies are warnings."""
     for anomaly in anomalies.of_pair(t.sample.base_relative, t.sample.head_relative, t.sample.shifts.shift):
-        if anomaly.kind is AnomalyKind.COLLAPSE and anomaly.arm == "head" and anomaly.certain:
+        if anomaly.collapse and anomaly.arm == "head":
             draft.collapsed = True
             draft.evidence.append(anomaly.sentence)
             draft.verdict = Verdict.SLOWER if t.settings.collapse == "slower" else draft.verdict

@@ -6,7 +6,6 @@ Decided here and nowhere else: judging asks for a pair of arms (:func:`of_pair`)
 from __future__ import annotations
 
 import dataclasses
-import enum
 import math
 from collections.abc import Sequence
 from statistics import median
@@ -46,24 +45,16 @@ POWER_GAP_W = 25.0
 (2026-11-20)."""
 
 
-class AnomalyKind(enum.Enum):
-    """What the samples show beside their median."""
-
-    COLLAPSE = "intermittent collapse"
-    TWO_SPEEDS = "two speeds"
-
-
 @dataclasses.dataclass(frozen=True)
 class Anomaly:
-    """One finding about an arm (None: about the ratio of a pair).
+    """One finding about an arm (None: about the ratio of a pair), as a sentence for people.
 
-    certain: chance and the machine do not explain it.  sentence: for people.
+    collapse: calls that took far longer than the others, which neither chance nor the machine explains.
     """
 
-    kind: AnomalyKind
     sentence: str
     arm: Role | None = None
-    certain: bool = False
+    collapse: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +83,7 @@ class Collapse:
         took = f"{self.calls} of {self.rounds} calls (in {trials}) took {self.factor:.3g} times the median"
         cost = f"they add {self.cost:.1%} to the mean time, and the median does not show it"
         sentence = f"intermittent collapse{where}: {took}; {cost}"
-        return Anomaly(AnomalyKind.COLLAPSE, sentence, arm, self.certain)
+        return Anomaly(sentence, arm, self.certain)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,14 +200,14 @@ def two_modes(logs: FloatArray) -> Modes | None:
 def _two_speeds(modes: Modes, arm: Role | None = None) -> Anomaly:
     who = f"{arm} has two speeds" if arm else "two speeds"
     sentence = f"{who} {math.expm1(modes.apart):.1%} apart; {modes.slow_share:.0%} of its calls run at the slower one"
-    return Anomaly(AnomalyKind.TWO_SPEEDS, sentence, arm, certain=True)
+    return Anomaly(sentence, arm)
 
 
 def _two_ratios(modes: Modes) -> Anomaly:
     values = f"the ratio itself has two values {math.expm1(modes.apart):.1%} apart"
     share = f"{modes.slow_share:.0%} of the trials show the larger one"
     sentence = f"{values}: it depends on how the processes start ({share})"
-    return Anomaly(AnomalyKind.TWO_SPEEDS, sentence, certain=True)
+    return Anomaly(sentence)
 
 
 TOO_FAST = 5.0
