@@ -13,7 +13,7 @@ from ci.commands.common import leg
 from ci.commands.common.outcome import write_report
 from ci.git.repository import LocalCheckout, Repository
 from ci.judging import claims, policy, reach, recorded
-from ci.judging.claims import rejected
+from ci.judging.claims import few, rejected
 from ci.judging.recorded import GateError
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import (
@@ -149,7 +149,7 @@ def sift(given: Given) -> int:
     expected = leg.expected_alone(given, Repository(Path.cwd()))
     fitting, refused = claims.sift([trial for file in handed for trial in file.trials], expected)
     replace(given.out, "".join(f"{trial.text}\n" for trial in fitting))
-    left_out = [*rejected(handed), *refused]
+    left_out = [*few(rejected(handed)), *refused]
     for sentence in left_out:
         click.echo(f"left out: {plain(sentence, 2000)}", err=True)
     click.echo(f"{len(fitting)} trials fit the run, {len(refused)} do not")

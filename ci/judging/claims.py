@@ -171,7 +171,7 @@ def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier
     ran = {trial.operator for trial in fitting}
     lacking = [*missing(fitting, expected, tier), *(name for name in expected.programs if name not in ran)]
     unmeasured = [f"{name} was not measured" for name in lacking]
-    remarks = [*_few(rejected(files)), *_few(refused), *_few(unmeasured)]
+    remarks = [*few(rejected(files)), *few(refused), *few(unmeasured)]
     judgement = _judged(fitting, expected, policy)
     measured = {trial.operator for trial in trials}
     judgement = with_left_out(judgement, tuple(name for name in expected.unreached if name not in measured))
@@ -216,6 +216,7 @@ def rejected(files: Sequence[TrialFile]) -> list[str]:
     return [f"{line.at(Path(file.path.name))}: {line.why}" for file in files for line in file.rejected]
 
 
-def _few(sentences: Sequence[str]) -> list[str]:
+def few(sentences: Sequence[str]) -> list[str]:
+    """The first ones, and how many more there are."""
     more = len(sentences) - SHOWN
     return [*sentences] if more <= 0 else [*sentences[:SHOWN], f"and {more} more of this kind"]

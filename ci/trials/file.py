@@ -400,9 +400,6 @@ LARGEST_FILE, LARGEST_LINE, MOST_LINES = 256_000_000, 8_000_000, 20_000
 """Bytes of a file and of a line, and lines.  The largest lines of an 8-GPU node have 0.4 MB; a comparison of the pr
 tier has about 15 trials of 30 operators, 450 lines of 0.1 MB (`ab` on an H200, 2026-11-21)."""
 
-MOST_REJECTED = 20
-"""Lines that are told one by one; the next ones are counted."""
-
 
 def read_hostile(path: Path) -> TrialFile:
     """The trials of a file that is not trusted; a file beyond the limits has none and says why."""
@@ -418,7 +415,7 @@ def read_hostile(path: Path) -> TrialFile:
     long = {number for number, line in enumerate(lines, 1) if len(line) > LARGEST_LINE}
     read_lines = parse((b"" if n in long else line for n, line in enumerate(lines, 1)), 1)
     too_long = (Rejected(n, f"longer than {LARGEST_LINE} bytes") for n in sorted(long))
-    return TrialFile(path, read_lines.trials, _few((*too_long, *read_lines.rejected)), read_lines.causes)
+    return TrialFile(path, read_lines.trials, (*too_long, *read_lines.rejected), read_lines.causes)
 
 
 def content(path: Path) -> bytes | str:
@@ -435,13 +432,6 @@ def content(path: Path) -> bytes | str:
 
 def _refused(path: Path, why: str) -> TrialFile:
     return TrialFile(path, (), (Rejected(0, why),))
-
-
-def _few(rejected: tuple[Rejected, ...]) -> tuple[Rejected, ...]:
-    more = len(rejected) - MOST_REJECTED
-    if more <= 0:
-        return rejected
-    return (*rejected[:MOST_REJECTED], Rejected(0, f"{more} further lines are not used"))
 
 
 # Which trials of a run a file lacks: what is measured when it is taken up again.
