@@ -238,9 +238,3 @@ def printed_at(width: int) -> str:
 def test_what_failed_in_a_bringup_is_last() -> None:
     assert printed_at(120) == SHOWN
     assert printed_at(200) == SHOWN
-
-
-@pytest.mark.parametrize("width", [40, 60])
-def test_a_bringup_on_a_narrow_terminal_loses_no_word(width: int) -> None:
-    assert sorted(printed_at(width).split()) == sorted(SHOWN.split())
-    assert max(map(len, printed_at(width).splitlines()[1:])) <= width
