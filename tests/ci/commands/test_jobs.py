@@ -103,13 +103,14 @@ def split(words: str, tasks: int) -> tuple[jobs.InnerCommand, JobSpec]:
 
 
 @pytest.mark.parametrize("out", ["--out x.jsonl", "--out=x.jsonl"])
-def test_out_is_where_the_lines_go_in_the_end(out: str) -> None:
+def test_out_is_where_the_lines_go_in_the_end(out: str, tmp_path: Path) -> None:
     _, four = split(f"nightly {out} --trials 5 --kernel gemm", 4)
     assert (four.out, four.trials, four.first_trial, four.resumes, four.finish) == ("x.jsonl", 5, 0, True, ())
-    argv = four.task_argv(2, Path("/o"))
-    assert argv[-5:] == ["--out", "/o", "--resume", "--first-trial", "10"]
+    place = tmp_path / "o"
+    argv = four.task_argv(2, place)
+    assert argv[-5:] == ["--out", str(place), "--resume", "--first-trial", "10"]
     with click.Context(main):
-        assert jobs.parsed(argv[2:]).out == "/o"
+        assert jobs.parsed(argv[2:]).out == str(place)
 
 
 @pytest.mark.parametrize(
