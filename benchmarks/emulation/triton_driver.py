@@ -135,7 +135,10 @@ class EmulatedDriver:
         configuration = {**_constants(source), **_options(metadata)}
 
         def run(x: int, y: int, z: int, stream: int, function: bytes, *rest: Any) -> None:
-            values = _flat(kinds, rest[len(rest) - len(kinds) :])
+            given = rest[AHEAD : AHEAD + len(kinds)]
+            if any(kind != "constexpr" for kind in kinds[len(given) :]):
+                raise TypeError(f"{metadata.name} is given {len(given)} of its {len(kinds)} arguments")
+            values = _flat(kinds[: len(given)], given)
             memory = Memory()
             arguments = [_argument(value, at, memory, self._device) for at, value in enumerate(values)]
             if x * y * z > 0:
@@ -151,6 +154,9 @@ def _loaded(name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, ..
     registers = code_object.read(kernel).registers
     return None, kernel, registers["vgpr_count"], registers["vgpr_spill_count"], MAX_THREADS
 
+
+AHEAD = 4
+"""Before a kernel's arguments come metadata of it and of the launch, and two hooks; constants at their end may lack."""
 
 OPTIONS = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
 """Compile-time options of AMD's backend that a configuration chooses."""

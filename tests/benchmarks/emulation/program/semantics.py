@@ -199,6 +199,11 @@ def kernels():
     loaded._init_handles()
     assert loaded.n_regs > 0  # by which persistent kernels choose their grid
     assert loaded.n_spills == 0
+    one, two = torch.ones(1, device="cuda"), torch.zeros(1, device="cuda")
+    loaded[(1, 1, 1)](one, one, two, 1)  # a driver takes arguments in their order, without constants at the end
+    assert two.item() == 2
+    with pytest.raises(TypeError, match="add_kernel is given 2 of its 5 arguments"):
+        loaded[(1, 1, 1)](one, one)
     add_kernel[(300_000,)](before, before, before, 1, BLOCK=64, num_warps=1)  # more waves than have room at once
 
 
