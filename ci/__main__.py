@@ -47,6 +47,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Show": {
         "site": ("site", "Build the dashboard from the records."),
+        "plot": ("site:plot", "Draw a figure of the records for a comment or a paper."),
         "table": ("table", "The maths of comparison tables: ratios, means, wins, groups, regret."),
         "report": ("report", "Render a report file, or post it as a pull request's comment."),
         "detect": ("detect", "Find where the level of a series in a CSV changed."),

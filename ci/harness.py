@@ -131,6 +131,13 @@ def produce(argv: Sequence[str], out: Path, console: Console, title: str) -> Non
         raise MeasureError(ended.last if ended.said else f"{_shown(argv)} left no result: {ended.how}")
 
 
+def draw(console: Console, title: str, module: str, *arguments: str, **named: object) -> None:
+    """Run a program that draws a figure; MeasureError where it drew none.  named: its options."""
+    ended = follow([*program(module, *arguments), *options(**named)], console, title, echo=False, stdout=False)
+    if ended.code:
+        raise MeasureError(ended.last if ended.said else f"nothing was drawn ({ended.how})")
+
+
 def _shown(argv: Sequence[str]) -> str:
     """A program by its module and verb, as somebody would start it: `-m benchmarks run`."""
     return f"`{' '.join(['-m', *[one for one in argv[1:] if one not in ('-m', lifetime.__name__)][:2]])}`"

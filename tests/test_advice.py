@@ -222,6 +222,7 @@ ab --replay none
 detect none
 run --kernel nothing
 verify --kernel nothing
+plot sweep --kernel rows --out x.png
 adopt none.py
 bringup --only nothing
 records export --dry-run

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ci.harness import MeasureError, follow, options, program, run_here
-from ci.options import DRY_RUN, NO_VERDICT, PASS, RESULTS, Given, err_console, folder, option, verb
+from ci.harness import MeasureError, draw, follow, options, program, run_here
+from ci.options import DRY_RUN, FILE, NO_VERDICT, PASS, RESULTS, Given, err_console, folder, option, verb
 
 
 @verb("ridgeline site --out site")
@@ -44,3 +44,52 @@ def build_site(out: Path, results: Path, repo_url: str | None = None) -> bool:
     if ended.code not in (PASS, NO_VERDICT):
         raise MeasureError(f"the site was not built ({ended.how}); what was there is as before")
     return ended.code == PASS
+
+
+# `ridgeline plot`: a figure of the records for a comment or a paper.
+
+
+FIGURES = ("history", "shapes", "roofline", "scaling", "machine", "sweep")
+FORMATS = (".png", ".svg", ".pdf")
+
+EXAMPLES = """ridgeline plot shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png
+  ridgeline plot machine --machine h200x4-b112377d --out machine.png
+  ridgeline plot sweep --kernel gemm --out sweep.svg"""
+
+
+@verb(EXAMPLES)
+@click.argument("what", type=click.Choice(FIGURES))
+@option("--machine NAME", "Of this machine (default: the only one that has it).")
+@option("--kernel NAME", "Of this operator.")
+@option("--case NAME", "Of this case.")
+@option("--out", ".png, .svg or .pdf", FILE, required=True)
+@RESULTS
+@DRY_RUN
+def plot(given: Given) -> int:
+    """Draw a chart of the pages as a picture; the same records give the same file.
+
+    history: a case over the commits.  shapes: speed of all backends over the size of a case or the payload of a
+    collective.  roofline: all cases under the roofs.  scaling: over the number of ranks.  machine: its GPUs over time.
+    sweep: the points of an operator's newest recorded sweep beside their anchor (`ridgeline study` draws those of
+    studies).
+    """
+    what, out, results = given.what, given.out, given.results
+    if out.suffix.lower() not in FORMATS:
+        raise click.BadParameter(
+            f"{str(out)!r} ends in {out.suffix!r}; allowed are {', '.join(FORMATS)}", param_hint="--out"
+        )
+    if given.dry_run:
+        click.echo(f"would draw {what} from {results} into {out}")
+        return PASS
+    chosen = {name: getattr(given, name) for name in ("machine", "kernel", "case")}
+    draw(
+        err_console(),
+        f"drawing {what}",
+        "dashboards.figures",
+        what,
+        **chosen,
+        results=results.resolve(),
+        out=out.resolve(),
+    )
+    click.echo(out)
+    return PASS
