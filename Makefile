@@ -97,11 +97,12 @@ GOLDEN := tests/ci/report tests/ci/pools tests/ci/test_doctor.py tests/ci/isa/te
 golden: tools
 	$(BIN)/python -m pytest $(GOLDEN) --update-golden
 
-# The pictures of the README, a verdict on a terminal and the front page; needs Chromium.
+# The pictures: of the README a verdict on a terminal and the front page, of ARCHITECTURE the rooms; needs Chromium.
 # Commit what it writes.
 pictures: setup
 	$(BIN)/ridgeline site
 	$(BIN)/python -m tests.study.pictures .github/pictures
+	$(BIN)/python -m tests.study.house .github/pictures/house.svg
 
 # The charts of the pages: Apache ECharts from the locked npm packages, as one script; commit what it writes.
 bundle: dashboards/bundle/node_modules

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import gzip
 import json
 import re
@@ -17,7 +16,7 @@ from ci.judging import policy
 from ci.judging.judge import judge
 from ci.report import model, terminal
 from ci.trials import replay
-from tests.study import pictures, scoreboard
+from tests.study import house, pictures, scoreboard
 from tests.test_house import files
 
 ROOT = Path(__file__).parent.parent
@@ -86,12 +85,11 @@ def test_a_picture_that_cannot_be_taken_says_what_to_do(tmp_path: Path) -> None:
     assert re.search(r"`ridgeline site` builds it|install `chromium`", done.output)
 
 
-def test_every_room_of_the_house_says_what_it_is() -> None:
-    architecture = (ROOT / ".github/ARCHITECTURE.md").read_text(encoding="utf-8")
-    for path in files().values():
-        if path.name == "__init__.py" and len(room := path.relative_to(ROOT).parent.parts) == 2:
-            subject = re.split(r"\.(?:\s|$)", ast.get_docstring(ast.parse(path.read_text())) or "")[0]
-            assert f"| `{'/'.join(room)}` | {' '.join(subject.split())} |\n" in architecture
+def test_every_room_is_in_the_picture_of_the_house_and_says_what_it_is() -> None:
+    drawn = (ROOT / ".github/pictures/house.svg").read_text(encoding="utf-8")
+    for room in (room for package in house.COLUMNS for room in house.rooms(package)):
+        assert room.subject, f"{room.name}/__init__.py says nothing"
+        assert f">{room.name.partition('.')[2]}<" in drawn, "run `make pictures`"
 
 
 def test_the_path_of_a_sample_and_what_to_look_for_are_there() -> None:
