@@ -343,8 +343,8 @@ def _quota() -> float:
 
 class SideBySide:
     """The lanes of a session.  known: what hung, by kernel.  sound: whether no fault in a line can be another trial's.
-    lost: told the seconds of a line that does not count.  undecided: whether a trial has yet to find out which home of
-    the symmetric heap is the faster one, which takes quiet links; all trials after it have theirs there.
+    lost: told the seconds of a line that does not count.  undecided: whether a trial has yet to find out in which home
+    its symmetric heap works, in which a fault can end its processes; all trials after it have theirs there.
 
     A line that is not sound is measured again by itself, and from then on so is its kernel: a fault of one trial
     (memory that it takes, a parent that it kills) is never told of another one.

@@ -234,7 +234,7 @@ class Session:
         return ahead.FillingProcess(checkout, self._directory, {**device, **about}, quiet)
 
     def _heap_undecided(self, one: PlannedTrial) -> bool:
-        """Whether a trial's ranks have to find out where the symmetric heap is best."""
+        """Whether a trial's ranks have to find out where the symmetric heap works."""
         worlds = {case.world for case in one.cases if case.world > 1 and not case.skip}
         asked = self.machine["kind"] == "gpu" and self.protocol.heap == "auto"
         return asked and any("home" not in self._heaps.get(world, {}) for world in worlds)

@@ -80,8 +80,8 @@ class WorkerSetting:
 class WorkerPools:
     """Pools by role.  A context manager: on leaving, every process has ended.
 
-    Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
-    links.  heaps: what is known of it, by role.
+    Every pool has its heap in the same home: where that has to be found out, the first pool does so alone.  heaps: what
+    is known of it, by role.
     flush_s: seconds of a flush of the caches, the longest of all ranks.  ran: by role, what its processes ran of its
     checkout: digests by path.  strayed: by role, what they must not have run.
     """
@@ -148,7 +148,7 @@ class WorkerPools:
                 self.strayed.setdefault(role, found.fault)
 
     def _undecided(self) -> bool:
-        """Whether the next processes have to find out where the heap is best."""
+        """Whether the next processes have to find out where the heap works."""
         return self.setting.gpu and self.setting.world > 1 and self._heap == "auto"
 
     def _alive(self, role: str) -> bool:
