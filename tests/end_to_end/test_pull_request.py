@@ -15,16 +15,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 
 from tests.end_to_end.conftest import ROOT, TOKEN, Site
+from tests.github.actions import load
 from tests.kit import commit, git, repository
 from tests.standins.runner import RunnerHub
 
 LIMIT_S = 600.0
 """Seconds that the measuring job may take: all else takes a few."""
-
-WORKFLOWS = ROOT / ".github" / "workflows"
 
 KERNEL = '''\
 """A sorted row."""
@@ -110,8 +108,7 @@ def checkout(origin: Path, folder: Path) -> Path:
 
 def steps(workflow: str, job: str) -> dict[str, str]:
     """The lines of a job's steps by their names."""
-    listed = yaml.safe_load((WORKFLOWS / workflow).read_text())["jobs"][job]["steps"]
-    return {step["name"]: step["run"] for step in listed if "run" in step}
+    return {step["name"]: step["run"] for step in load(workflow)["jobs"][job]["steps"] if "run" in step}
 
 
 def shell(lines: str, folder: Path, **variables: str) -> str:

@@ -70,9 +70,6 @@ def test_the_given_recordings_are_judged_once_their_arm_is_named(tmp_path):
 BAD_CASES = {
     "unequal lengths": ({"base": [1.0] * 40, "head": [1.0] * 39}, "samples of base and head is [40, 39]; allowed"),
     "NaN": ({"base": [float("nan")] * 40, "head": [1.0] * 40}, "sample 0 is NaN; allowed: a finite number above 0"),
-    "zero": ({"base": [1.0] * 40, "head": [1.0, 0.0] + [1.0] * 38}, "head sample 1 is 0.0"),
-    "negative": ({"base": [-1.0] * 40, "head": [1.0] * 40}, "base sample 0 is -1.0"),
-    "null": ({"base": [None] * 40, "head": [1.0] * 40}, "base sample 0 is null"),
     "huge integer": ({"base": [10**400] * 40, "head": [1.0] * 40}, "base sample 0 is 1000"),
     "empty": ({"base": [], "head": []}, "base is []; allowed: a list of times"),
     "no object": ([1.0, 2.0], "the case is [1.0, 2.0]; allowed: an object of arms"),
