@@ -51,10 +51,10 @@ def gate(results: Path, base: str, head: str, policy: Policy, machine: str | Non
     Raises GateError if there is none.
     """
     machines = [machine] if machine else [folder.name for folder in machine_folders(results)]
-    found = [judged for name in machines for judged in _on_machine(results, name, base, head, policy)]
-    if not found:
+    places = [judged for name in machines for judged in _on_machine(results, name, base, head, policy)]
+    if not places:
         raise GateError(_missing(results, machines, base, head))
-    return found
+    return places
 
 
 def unread(results: Path, base: str, head: str, machine: str | None = None) -> list[Problem]:
@@ -69,7 +69,7 @@ def in_pairs(results: Path, base: str, head: str, policy: Policy, machine: str) 
     if not any(base.encode() in unpacked(path.read_bytes())[0] for path in notes):
         return []  # most commits never met: their trials need not be parsed
     judged = _on_machine(results, machine, base, head, policy)
-    return [case for one in judged for case in one.judgement.cases if case.kernel in one.lock_step]
+    return [case for place in judged for case in place.judgement.cases if case.kernel in place.lock_step]
 
 
 def _on_machine(results: Path, machine: str, base: str, head: str, policy: Policy) -> Iterable[Judged]:
@@ -82,8 +82,8 @@ def _judged(results: Path, base: Place, head: Place, policy: Policy) -> Judged:
     of_base, of_head = store.trials(results, base), store.trials(results, head)
     both = [trial for trial in of_head if _of_both(trial, base, head)]
     lock_step = {trial.operator for trial in both}
-    bases, heads = ([one for one in trials if one.operator not in lock_step] for trials in (of_base, of_head))
-    declared = {one.operator: found for one in heads if (found := one.declaration())}
+    bases, heads = ([trial for trial in trials if trial.operator not in lock_step] for trials in (of_base, of_head))
+    declared = {trial.operator: declaration for trial in heads if (declaration := trial.declaration())}
     bases = [_under_names_of_head(trial, declared, policy.renamed) for trial in bases] if policy.renamed else bases
     apart = _joined(bases, heads, base, head)
     paired = bool(both) and not apart
@@ -144,7 +144,7 @@ def _joined(bases: Sequence[Trial], heads: Sequence[Trial], base: Place, head: P
     for operator in dict.fromkeys(trial.operator for trial in (*bases, *heads)):
         left = [trial.as_role(base.role_in(trial) or "", "base") for trial in bases if trial.operator == operator]
         right = [trial.as_role(head.role_in(trial) or "", "head") for trial in heads if trial.operator == operator]
-        joined += [one.beside(two, number) for number, (one, two) in enumerate(zip(left, right, strict=False))]
+        joined += [of_base.beside(of_head, n) for n, (of_base, of_head) in enumerate(zip(left, right, strict=False))]
     return joined
 
 
@@ -176,9 +176,9 @@ def _missing(results: Path, machines: Sequence[str], base: str, head: str) -> st
         return (
             f"{results} holds no records; `ridgeline run` measures, `ridgeline records add --help` is for trial files"
         )
-    said = [f"{name}: {_recorded_there(results, name, (base, head))}" for name in machines]
+    recorded = [f"{name}: {_recorded_there(results, name, (base, head))}" for name in machines]
     return (
-        f"no machine has recorded both {base[:8]} and {head[:8]} in the same environment ({' | '.join(said)}); "
+        f"no machine has recorded both {base[:8]} and {head[:8]} in the same environment ({' | '.join(recorded)}); "
         "`asv show --results` or the site list what is there; measure the missing one with `ridgeline run`"
     )
 

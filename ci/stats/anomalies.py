@@ -98,8 +98,8 @@ def of_arm(seconds_per_trial: Sequence[FloatArray]) -> list[Anomaly]:
     """Findings about one arm that has no partner; an array of shape (rounds,) per trial, in seconds."""
     relative = [trial[1:] / np.median(trial) for trial in map(np.asarray, seconds_per_trial) if np.all(trial > 0)]
     collapsed, modes = collapse(relative, ()), _speeds(relative)
-    found = [collapsed.anomaly()] if collapsed and collapsed.probability < COLLAPSE_LIKELY else []
-    return [*found, *([_two_speeds(modes)] if modes else [])]
+    collapses = [collapsed.anomaly()] if collapsed and collapsed.probability < COLLAPSE_LIKELY else []
+    return [*collapses, *([_two_speeds(modes)] if modes else [])]
 
 
 def of_pair(base: Sequence[FloatArray], head: Sequence[FloatArray], shifts: FloatArray) -> list[Anomaly]:
@@ -109,17 +109,17 @@ def of_pair(base: Sequence[FloatArray], head: Sequence[FloatArray], shifts: Floa
     shifts: log(head / base) of each trial.  A collapse in base is reported only where it is certain.
     """
     arms: tuple[tuple[Role, Sequence[FloatArray]], ...] = (("base", base), ("head", head))
-    found = [_two_speeds(modes, arm) for arm, relative in arms if (modes := _speeds(relative))]
+    anomalies = [_two_speeds(modes, arm) for arm, relative in arms if (modes := _speeds(relative))]
     among = two_modes(shifts) if len(shifts) >= 6 else None
     if among:
-        found.append(_two_ratios(among))
+        anomalies.append(_two_ratios(among))
     worse = collapse(head, _scaled_by_other_arm(base, -shifts))
     better = collapse(base, _scaled_by_other_arm(head, shifts))
     if worse and (worse.certain or worse.probability < COLLAPSE_LIKELY):
-        found.append(worse.anomaly("head"))
+        anomalies.append(worse.anomaly("head"))
     if better and better.certain:
-        found.append(better.anomaly("base"))
-    return found
+        anomalies.append(better.anomaly("base"))
+    return anomalies
 
 
 def _scaled_by_other_arm(partner: Sequence[FloatArray], behind: FloatArray) -> list[FloatArray]:
@@ -224,17 +224,17 @@ def clock_warnings(trials: Sequence[PairedRounds]) -> list[str]:
     """What the device reported differently for the two arms: clocks, power, throttling."""
     known = [t.clocks for t in trials if t.clocks and "base" in t.clocks and "head" in t.clocks]
     pairs = [(clocks["base"], clocks["head"]) for clocks in known]
-    mhz, watts, said = _medians(pairs, "sm_clock_mhz"), _medians(pairs, "power_w"), []
+    mhz, watts, warnings = _medians(pairs, "sm_clock_mhz"), _medians(pairs, "power_w"), []
     if mhz and abs(change := mhz[1] / mhz[0] - 1) > CLOCK_GAP:
-        said.append(
+        warnings.append(
             f"the arms ran at different SM clocks: base {mhz[0]:.0f} MHz, head {mhz[1]:.0f} MHz ({change:+.1%})"
         )
     if watts and abs(watts[1] - watts[0]) > POWER_GAP_W:
-        said.append(f"the arms drew different power: base {watts[0]:.0f} W, head {watts[1]:.0f} W")
+        warnings.append(f"the arms drew different power: base {watts[0]:.0f} W, head {watts[1]:.0f} W")
     if differs := sum(base.throttle != head.throttle for base, head in pairs):
         reasons = ", ".join(sorted({clocks.throttle or "none" for pair in pairs for clocks in pair}))
-        said.append(f"throttling differed between the arms in {differs} of {len(pairs)} trials ({reasons})")
-    return said
+        warnings.append(f"throttling differed between the arms in {differs} of {len(pairs)} trials ({reasons})")
+    return warnings
 
 
 def _medians(pairs: Sequence[tuple[Clocks, Clocks]], field: str) -> tuple[float, float] | None:

@@ -73,8 +73,8 @@ def comparisons(trials: Iterable[Trial], warnings: Iterable[str] = ()) -> list[C
     paired = [trial for trial in trials if trial.paired]
     operators = {operator.newest.operator: operator for operator in _operators(paired)}
     arms = dict.fromkeys((trial.operator, backend, case) for trial in paired for case, _, backend, _ in trial.arms())
-    made = (_OneCase(operators[name], backend, case).comparison(tuple(warnings)) for name, backend, case in arms)
-    return [comparison for comparison in made if comparison is not None]
+    compared = (_CaseTrials(operators[name], backend, case).comparison(tuple(warnings)) for name, backend, case in arms)
+    return [comparison for comparison in compared if comparison is not None]
 
 
 def undeclared(trials: Iterable[Trial]) -> list[Comparison]:
@@ -84,8 +84,8 @@ def undeclared(trials: Iterable[Trial]) -> list[Comparison]:
         base, head = (operator.newest.checkouts[role].declaration for role in ROLES)
         known = {case for trial in operator.trials for case in trial.cases} | (head.cases.keys() if head else set())
         left = [(name, case) for name in base.backends for case in base.cases if case not in known] if base else []
-        gone += [_OneCase(operator, backend, case).comparison(()) for backend, case in left]
-    return [one for one in gone if one is not None and one.head_status is Status.MISSING]
+        gone += [_CaseTrials(operator, backend, case).comparison(()) for backend, case in left]
+    return [c for c in gone if c is not None and c.head_status is Status.MISSING]
 
 
 def _operators(trials: Iterable[Trial]) -> list[_Operator]:
@@ -107,8 +107,8 @@ class _Operator:
 
     @cached_property
     def declared(self) -> list[Declaration]:
-        found = (self.newest.checkouts[role].declaration for role in ROLES)
-        return [declaration for declaration in found if declaration]
+        by_side = (self.newest.checkouts[role].declaration for role in ROLES)
+        return [declaration for declaration in by_side if declaration]
 
     @cached_property
     def backends(self) -> dict[str, None]:
@@ -121,8 +121,8 @@ class _Operator:
     @cached_property
     def stand_ins(self) -> set[str]:
         """The backends whose times on a CPU are not judged, by both sides: no change declares itself away."""
-        said = [set(declared.stand_ins) for declared in self.declared]
-        return set.intersection(*said) if said else set()
+        by_side = [set(declared.stand_ins) for declared in self.declared]
+        return set.intersection(*by_side) if by_side else set()
 
     @cached_property
     def environment_changed(self) -> bool:
@@ -146,8 +146,8 @@ class _Operator:
         regimes = dict.fromkeys(trial.regime for trial in self.trials)
         if len(regimes) < 2:
             return ()
-        said = f"its trials are of two regimes ({', '.join(regimes)}), whose times are never compared"
-        return (f"{said}: give the trials of each a file of its own",)
+        two = f"its trials are of two regimes ({', '.join(regimes)}), whose times are never compared"
+        return (f"{two}: give the trials of each a file of its own",)
 
     def definition(self, role: Role, case: str) -> str | None:
         """Digest of the benchmark definition of a case on one side."""
@@ -157,8 +157,8 @@ class _Operator:
     def hidden_by(self, role: Role) -> str:
         """The modules of a side that may declare the operator and do not import, in a sentence; "" if there is none."""
         side = self.newest.checkouts[role]
-        broken = [one for one in side.broken if side.declaration is None and one.may_declare(self.newest.operator)]
-        return "; ".join(f"{one.module}: {one.reason}" for one in broken)
+        broken = [m for m in side.broken if side.declaration is None and m.may_declare(self.newest.operator)]
+        return "; ".join(f"{module.module}: {module.reason}" for module in broken)
 
     def changes(self, case: str) -> tuple[str, ...]:
         """What differs in the benchmark definition of a case between the sides, with both values."""
@@ -179,7 +179,7 @@ def terms_of(declared: Declaration | None, case: str) -> dict[str, str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _OneCase:
+class _CaseTrials:
     """One backend in one case of an operator, over all its trials."""
 
     operator: _Operator
@@ -201,8 +201,8 @@ class _OneCase:
     @cached_property
     def unfit(self) -> tuple[str, ...]:
         """What failed the nodes of the trials, each reason once."""
-        found = (unfit(self.operator.trials[number].faults) for number, _ in self.tried)
-        return tuple(f"the node failed its preflight: {why}" for why in dict.fromkeys(found) if why)
+        reasons = (unfit(self.operator.trials[number].faults) for number, _ in self.tried)
+        return tuple(f"the node failed its preflight: {why}" for why in dict.fromkeys(reasons) if why)
 
     def arms(self, role: Role) -> list[Arm]:
         """What became of the backend on one side, trial by trial."""
@@ -310,10 +310,10 @@ class _OneCase:
     def lost(self, timed: Sequence[PairedRounds]) -> tuple[str, ...]:
         """A trial without this case is no loss (only open cases are measured further); a lost arm is."""
         lost, away = len(self.having) - len(timed), len(self.tried) - len(self.having)
-        said = [f"{away} of {len(self.tried)} trials left out: {why}" for why in self.unfit]
+        sentences = [f"{away} of {len(self.tried)} trials left out: {why}" for why in self.unfit]
         if timed and lost:
-            said.append(f"{lost} of {len(self.having)} trials have no time on one side; the others are used")
-        return tuple(said)
+            sentences.append(f"{lost} of {len(self.having)} trials have no time on one side; the others are used")
+        return tuple(sentences)
 
 
 def _both_ok(result: CaseResult, backend: str) -> bool:
@@ -337,7 +337,7 @@ def _middle(readings: Sequence[Clocks]) -> Clocks:
     """Median clock, power and temperature, and every word on throttling."""
     throttled = {reading.throttle for reading in readings} - {"", "none"}
     known = ([getattr(r, name) for r in readings] for name in ("sm_clock_mhz", "power_w", "temperature_c"))
-    clock, power, temperature = (_median([float(one) for one in values if one is not None]) for values in known)
+    clock, power, temperature = (_median([float(value) for value in values if value is not None]) for values in known)
     return Clocks(clock, power, temperature, ", ".join(sorted(throttled)))
 
 
