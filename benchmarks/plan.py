@@ -95,6 +95,7 @@ class PlannedCase:
 
     copies: sets of buffers, enough that no call finds its data cached; one if the cache is to be hot.
     calls: per sample, rotating through the copies.  memory_bytes: of the device, that all checkouts need.
+    rounds: 0 for as many as the protocol says.
     """
 
     name: str
@@ -107,6 +108,7 @@ class PlannedCase:
     skip: str = ""
     errors: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     memory_bytes: int = 0
+    rounds: int = 0
 
 
 def tiers_of(tier: str) -> tuple[str, ...]:

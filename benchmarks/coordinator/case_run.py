@@ -225,7 +225,7 @@ class CaseRun:
             self._bursts()
         else:
             self._warm_up()
-            self._rounds(self.protocol.rounds, warm_up=False)
+            self._rounds(self.case.rounds or self.protocol.rounds, warm_up=False)
         for arm in self._timed() if self.protocol.whole_calls else ():
             by_rank = self.step(arm, "whole calls", "whole", count=self.protocol.whole_calls)
             self._facts[arm.key].whole_s = [max(one) for one in zip(*by_rank or (), strict=True)]
@@ -407,7 +407,7 @@ class CaseRun:
 
     def _warn(self, arm: PlannedArm, facts: ArmFacts) -> None:
         self.warnings += [f"{arm.key}: {finding}" for finding in samples.symptoms_of(facts.seconds, facts.first_call_s)]
-        rounds = self.protocol.rounds
+        rounds = self.case.rounds or self.protocol.rounds
         if facts.starved > STARVED_SHARE * rounds:
             self.warnings.append(
                 f"{arm.key}: in {facts.starved} of {rounds} samples the device was faster than the host could "

@@ -20,6 +20,9 @@ from typing import Annotated, Any, TextIO
 from benchmarks.plan import PlannedCase, UsageError, unknown_kernel
 from benchmarks.shapes import Json, JsonObject, built, whole
 
+MOST_ROUNDS = 10_000
+"""What an order may ask for; a trial of 40 is usual."""
+
 ASKING = {"asks": "orders"}
 """The line on stderr that asks for the next line on stdin: a JSON list of orders, an empty one to end."""
 
@@ -28,7 +31,7 @@ ASKING = {"asks": "orders"}
 class MeasureOrder:
     """Trials `first_trial` and on of some cases of a kernel; no cases: all of them.
 
-    kernel "": of every planned one but those `without`.
+    kernel "": of every planned one but those `without`.  rounds: by case, where it is not the protocol's number.
     """
 
     kernel: str
@@ -36,6 +39,7 @@ class MeasureOrder:
     first_trial: Annotated[int, whole()]
     trials: Annotated[int, whole(1)]
     without: tuple[str, ...] = ()
+    rounds: Mapping[str, Annotated[int, whole(1, MOST_ROUNDS)]] = dataclasses.field(default_factory=dict, hash=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,10 +71,11 @@ def _of_kernels(order: MeasureOrder, plans: Mapping[str, Any]) -> list[MeasureOr
 
 def _ordered(order: MeasureOrder, planned: Sequence[PlannedCase]) -> tuple[PlannedCase, ...]:
     known = [case.name for case in planned]
-    for case in order.cases:
+    for case in (*order.cases, *order.rounds):
         if case not in known:
             raise UsageError(f"{order.kernel} has no planned case {case!r}; there are: {', '.join(known)}")
-    return tuple(case for case in planned if not order.cases or case.name in order.cases)
+    chosen = (case for case in planned if not order.cases or case.name in order.cases)
+    return tuple(dataclasses.replace(case, rounds=order.rounds.get(case.name, 0)) for case in chosen)
 
 
 def read(source: TextIO | None = None) -> Iterator[list[MeasureOrder]]:

@@ -23,6 +23,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks import trial_file
 from ci.judging.policy import PROGRAM, FloorRule, Policy, Settings
 from ci.judging.states import case_verdict, is_meant_to_be_gone, verdict_by_states
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
@@ -35,9 +36,11 @@ from ci.stats.sequential import (
     DecisionRule,
     Progress,
     SoFar,
+    TrialSeconds,
     error_share,
     groups_of_equal,
     joined_sample,
+    next_rounds,
     one_sided,
     probability_decided,
     significant,
@@ -45,6 +48,7 @@ from ci.stats.sequential import (
 )
 from ci.stats.types import FloatArray, PairedRounds
 from ci.trials.comparisons import Comparison, Status
+from ci.trials.trial import Trial
 
 # Floors against the baseline: is ours at least so many times as fast as what a user would call otherwise?
 
@@ -541,7 +545,7 @@ def _overall(cases: Sequence[CaseVerdict], floors: Sequence[Floor], expected: Co
     return verdict, "; ".join(said) or "nothing was compared"
 
 
-# In live measuring: whether it is worth going on with an undecided case, and what it would take.
+# In live measuring: whether it is worth going on with an undecided case, what it would take, and with which rounds.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -574,3 +578,44 @@ def expected(effect: Effect, trials: int, settings: Settings, tail: float, progr
     return Outlook(
         False, more, stopped + (f"more than {MOST_TRIALS} trials would be needed" if more is None else would)
     )
+
+
+SHARED = ("start", "end", "between")
+"""Phases that a trial has once, however many cases it measures (benchmarks.coordinator.lanes)."""
+
+
+def better_rounds(
+    operator: str, cases: Sequence[str], compared: Sequence[Comparison], trials: Sequence[Trial], policy: Policy
+) -> dict[str, int]:
+    """By case of an operator that is measured on, how many rounds tell most in a second; none: as many as before.
+
+    cases: those that its next trials have.
+    """
+    cost = _cost([trial for trial in trials if trial.operator == operator], len(cases))
+    found: dict[str, int] = {}
+    if cost is None:
+        return found
+    for one in compared:
+        case = one.case.split("/", 2)[-1]
+        if one.kernel == operator and case in cases and one.trials and not one.same_code:
+            settings = settings_for(one, policy)
+            had = np.array([len(trial.base) for trial in one.trials], dtype=np.float64)
+            [sample] = samples([one.trials])
+            assert sample
+            wanted = next_rounds(sample.shifts, had, settings.trial_noise, cost)
+            if wanted > had.min():
+                found[case] = max(wanted, found.get(case, 0))
+    return found
+
+
+def _cost(trials: Sequence[Trial], cases: int) -> TrialSeconds | None:
+    """Of one of so many cases, by the newest of an operator's trials; None where nothing says so, and of bursts."""
+    newest = trials[-1] if trials else None
+    had = [len(arm.seconds) for _, _, _, arm in newest.arms() if len(arm.seconds)] if newest else []
+    phases: Mapping[str, float] = newest.spent.phases if newest and newest.spent else {}
+    if not newest or not phases or not had or newest.regime != trial_file.REGIMES[0]:
+        return None
+    timed = sum(any(len(arm.seconds) for arm in case.arms.values()) for case in newest.cases.values())
+    once, samples_s = sum(phases.get(name, 0.0) for name in SHARED), phases.get("rounds", 0.0)
+    of_each = sum(phases.values()) - once - samples_s
+    return TrialSeconds(once / cases + of_each / timed, samples_s / timed / float(np.median(had)))

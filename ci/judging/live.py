@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, MeasurePlan, again, measure
-from ci.judging.judge import judge
+from ci.judging.judge import better_rounds, judge
 from ci.judging.policy import PROGRAM, Policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.stats.sequential import Progress
@@ -196,7 +196,7 @@ def compare(
 class TrialOrder:
     """Trials `first_trial` and on of some cases of an operator, in the words of the measuring program.
 
-    kernel "": of every operator but those `without`.
+    kernel "": of every operator but those `without`.  rounds: by case, where it is not the usual number.
     """
 
     kernel: str
@@ -204,6 +204,7 @@ class TrialOrder:
     first_trial: int
     trials: int
     without: tuple[str, ...] = ()
+    rounds: Mapping[str, int] = dataclasses.field(default_factory=dict, hash=False)
 
 
 def orders_json(orders: Sequence[TrialOrder]) -> str:
@@ -235,6 +236,7 @@ class TrialScheduler:
         self._program = program
         self._begun, self._held, self._extra_s = False, -1, 0.0 if plan.trials else EXTRA_S
         self._last: Outcome | None = None
+        self._compared: Sequence[Comparison] = ()
 
     def next(self) -> list[TrialOrder]:
         """The next orders: one trial of everything, which shows what launches equal code and needs no time; then what
@@ -249,7 +251,7 @@ class TrialScheduler:
         if not cases and self._extend(judgement, trials):
             judgement = self._judged()
             look, cases = next_look(self._progress, judgement)
-        orders = up_to(look, cases, trials)
+        orders = [self._informed(order, trials) for order in up_to(look, cases, trials)]
         if not orders:
             return []
         brought, self._held = len(trials) > self._held, len(trials)
@@ -273,6 +275,11 @@ class TrialScheduler:
             self._console.print(f"{of_all} look slower, not surely enough: measured on for up to {EXTRA_S:g} s")
         return bool(extra)
 
+    def _informed(self, order: TrialOrder, trials: Sequence[Trial]) -> TrialOrder:
+        """The order with the rounds that tell most in a second."""
+        rounds = better_rounds(order.kernel, order.cases, self._compared, trials, self._policy)
+        return dataclasses.replace(order, rounds=rounds)
+
     def outcome(self) -> Outcome:
         """The judgement of everything in the file, at its last look."""
         if self._last is None or len(self._last.file.trials) < len(self._log.read().trials):
@@ -284,8 +291,8 @@ class TrialScheduler:
         file = self._log.read()
         trials = self._own(file)
         gone = [comparison for comparison in undeclared(trials) if is_asked(comparison, self._plan)]
-        compared = [*comparisons(trials, remarks(file)), *gone]
-        self._last = Outcome(judge(compared, self._policy, self._progress), file)
+        self._compared = [*comparisons(trials, remarks(file)), *gone]
+        self._last = Outcome(judge(self._compared, self._policy, self._progress), file)
         return self._last.judgement
 
     def _own(self, file: TrialFile) -> list[Trial]:

@@ -41,6 +41,7 @@ def test_the_trials_of_several_kernels_take_turns() -> None:
     [
         (MeasureOrder("gemn", (), 0, 1), "no kernel 'gemn'; known: gather, gemm"),
         (MeasureOrder("gemm", ("m2",), 0, 1), "gemm has no planned case 'm2'; there are: m1, m16"),
+        (MeasureOrder("gemm", (), 0, 1, rounds={"m2": 80}), "gemm has no planned case 'm2'; there are: m1, m16"),
     ],
 )
 def test_an_order_outside_the_plan_is_refused(order: MeasureOrder, said: str) -> None:
@@ -58,7 +59,10 @@ def test_orders_are_read_line_by_line_until_there_is_none(capsys: pytest.Capture
 
 @pytest.mark.parametrize(
     "line",
-    [*("{", "{}", '[{"kernel": "gemm"}]', '[{"kernel": "g", "cases": [], "first_trial": 0, "trials": 0}]', "[1]")],
+    [
+        *("{", "{}", '[{"kernel": "gemm"}]', '[{"kernel": "g", "cases": [], "first_trial": 0, "trials": 0}]', "[1]"),
+        '[{"kernel": "g", "cases": [], "first_trial": 0, "trials": 1, "rounds": {"m1": 0}}]',
+    ],
 )
 def test_a_wrong_order_is_named(line: str) -> None:
     with pytest.raises(UsageError, match="order"):
@@ -71,7 +75,7 @@ def test_a_session_measures_what_it_is_told_and_says_where_the_seconds_went(toy_
     def orders():
         yield [MeasureOrder("", (), 0, 1)]
         assert [line["trial"] for line in lines] == [0], "the first is in our hands before the second is asked for"
-        yield [MeasureOrder("steady", ("small",), 1, 2)]
+        yield [MeasureOrder("steady", ("small",), 1, 2, rounds={"small": 7})]
 
     tree = toy_tree("tree")
     protocol = Protocol(rounds=2, cache="hot")
@@ -84,7 +88,7 @@ def test_a_session_measures_what_it_is_told_and_says_where_the_seconds_went(toy_
     ]
     assert len({line["session"] for line in lines}) == 1
     timed = [line["cases"]["small"]["arms"]["head/ours"]["seconds"] for line in lines]
-    assert [len(seconds) for seconds in timed] == [2, 2, 2]
+    assert [len(seconds) for seconds in timed] == [2, 7, 7]
     assert {"start", "inputs", "checks", "rounds"} <= lines[0]["spent_s"].keys()
     assert lines[0]["ahead_s"] > lines[1]["ahead_s"], "describing comes once"
 

@@ -229,7 +229,7 @@ def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:
 def test_a_comparison_is_one_session_whose_first_order_is_a_trial_of_everything(tmp_path: Path) -> None:
     player = Player(slower=0.004)
     play(player, tmp_path / "t.jsonl")
-    assert player.asked[0] == {"kernel": "", "cases": [], "first_trial": 0, "trials": 1, "without": []}
+    assert player.asked[0] == {"kernel": "", "cases": [], "first_trial": 0, "trials": 1, "without": [], "rounds": {}}
     numbers = [range(one["first_trial"], one["first_trial"] + one["trials"]) for one in player.asked]
     assert [number for some in numbers for number in some] == list(range(player.written)), "no number twice, none left"
 
@@ -295,6 +295,34 @@ def test_slower_asks_for_fresh_trials_once_and_even_after_the_last_look():
     progress = progress.advanced(slower_trials(confirmed))
     assert next_look(progress, confirmed) == (0, ())
     assert progress.flagged == {"a": 12}
+
+
+class NoisyPlayer(Player):
+    """Case m16 has noisy rounds; of 4 s of a trial, 3.6 are not samples.  It measures as many rounds as it is told."""
+
+    def write(self, trees: Sequence[LocalCheckout], cases: set[str], count: int, out: Path) -> None:
+        rounds = next((order["rounds"] for order in reversed(self.asked) if set(order["cases"]) == cases), {})
+        for _ in range(count):
+            line = self.trial(sorted(cases), [tree.role for tree in trees])
+            for name, case in line["cases"].items():
+                for key, arm in case["arms"].items():
+                    noise = self.random.normal(0, 0.05 if name == "m16" else 0.001, rounds.get(name, 40))
+                    slow = 1.0 + self.slower if key == "head/triton" else 1.0
+                    arm["seconds"] = list(1e-3 * slow * np.exp(noise))
+            line["spent_s"] = {"start": 2.0, "checks": 1.6, "rounds": 0.4}
+            out.open("a").write(json.dumps(line) + "\n")
+            self.written += 1
+
+
+def test_rounds_are_spent_on_the_case_that_needs_them(tmp_path: Path) -> None:
+    player = NoisyPlayer()
+    outcome = play(player, tmp_path / "t.jsonl")
+    later = [order for order in player.asked if order["first_trial"] >= 4]
+    assert later
+    assert all(list(order["rounds"]) == ["m16"] for order in later), "the quiet case was settled with the usual ones"
+    assert all(40 < order["rounds"]["m16"] <= 160 for order in later)
+    assert all(not order["rounds"] for order in player.asked if order["first_trial"] < 2), "nothing is known yet"
+    assert {case.case: case.rounds for case in outcome.judgement.cases}["gemm/triton/m64"] == 40
 
 
 # A finished file judged look by look: as the live comparison did, and no better for measuring on.
