@@ -67,6 +67,8 @@ def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_p
     assert again.exit_code == PASS, again.output
     assert len(out.read_text().splitlines()) == found["trials"], "what is decided is measured no further"
     assert f"first bad commit: {commits[toys.SLOWER][:8]} change {toys.SLOWER}: +" in again.stdout
+    pair = " ".join(commits[place][:8] for place in (toys.SLOWER - 1, toys.SLOWER))
+    assert f"`ridgeline ab {pair} {' '.join(CASE)}` says why" in again.stdout
     other = run("v0", "v3", *CASE, "--out", out)
     assert other.exit_code == USAGE
     assert "has trials of other commits than these 4; give another file with --out" in other.stderr
