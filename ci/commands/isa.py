@@ -55,6 +55,7 @@ ridgeline isa                                  the code of the working tree
 @flag("--execute", "Also count what launches execute, in an emulator of gfx942 and gfx950 (extra emulate).")
 @flag("--show", "Show the changed instructions as a diff.")
 @option("--range A..B -> span", "Record the commits after A up to B that touch kernels.")
+@option("--newest N", "With --range: only the newest N of them.", click.IntRange(min=1))
 @project_folder("--results", "code", "results_isa", "The recorded series.")
 def isa(given: Given) -> int:
     """Compile for MI300X, MI355X and H200 without a GPU: metrics, differences, verdict.
@@ -66,6 +67,8 @@ def isa(given: Given) -> int:
         raise click.UsageError("BASE HEAD and --range exclude each other; give one of them")
     if given.execute and given.span:
         raise click.UsageError("--execute counts what two commits execute; with --range leave it out")
+    if given.newest and not given.span:
+        raise click.UsageError("--newest belongs to --range; give for instance --range ..HEAD")
     job = IsaJob(given)
     if given.span:
         return job.record()
@@ -126,7 +129,7 @@ class IsaJob:
     def record(self) -> int:
         """Record every commit of a range; one that cannot be compiled is reported, and the others go on."""
         given, repository = self.given, Repository(self.root)
-        commits = series.commits_of(repository, given.span)
+        commits = series.commits_of(repository, given.span)[-(given.newest or 0) :]
         if self._dry(f"compile {plural(len(commits), 'commit')} and record their series under {given.results}"):
             return 0
         asked = series.asked_of(self.wanted, series.installed_triton())
