@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
@@ -99,6 +100,15 @@ def copied(folder: Path) -> Path:
 def ridgeline(*words: object, given: str | None = None) -> Result:
     """A command of ours, in this process; a fault of ours is raised."""
     return CliRunner().invoke(main, list(map(str, words)), input=given)
+
+
+def until(condition: Callable[[], Any], seconds: float = 180.0) -> Any:
+    """What a condition says once it is true."""
+    end = time.monotonic() + seconds
+    while not (said := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+    return said
 
 
 def mostly_nightly(values: Iterable[object], *representatives: object) -> list[Any]:

@@ -24,9 +24,8 @@ from ci.report import markdown, words
 from ci.report.model import Side
 from tests.ci.bisect import toys
 from tests.ci.report import samples
-from tests.kit import mostly_nightly
+from tests.kit import ROOT, mostly_nightly
 
-ROOT = Path(__file__).parent.parent
 PACKAGES = ("kernels", "benchmarks", "ci", "dashboards")
 
 COMMAND = re.compile(

@@ -16,10 +16,10 @@ from ci.judging import policy
 from ci.judging.judge import judge
 from ci.report import model, terminal
 from ci.trials import replay
+from tests.kit import ROOT
 from tests.study import house, pictures, scoreboard
 from tests.test_house import files
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMPARE, H200 = ((ROOT / ".github/guides" / name).read_text(encoding="utf-8") for name in ("compare.md", "h200.md"))
 

@@ -11,9 +11,8 @@ import pytest
 
 from benchmarks.reach import Reach
 from tests import reached
+from tests.kit import ROOT
 from tests.reached import Change
-
-ROOT = Path(__file__).parent.parent
 
 LONG = """
 import subprocess, sys, pytest

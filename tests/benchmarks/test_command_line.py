@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -16,7 +15,7 @@ from benchmarks import __main__ as command_line
 from benchmarks import program as shared
 from benchmarks.coordinator.starting import WORKER
 from tests.benchmarks.conftest import ROOT, lines_of, processes_with, program
-from tests.kit import mostly_nightly
+from tests.kit import mostly_nightly, until
 
 ONE = ("--rounds", 2, "--trials", 1)
 
@@ -36,13 +35,6 @@ def measures(marked: dict[str, str]) -> bool:
     """Whether a measuring process runs; a fork server is started by a file beside theirs and has their command line."""
     own = [line for line in alive(marked) if str(WORKER) in line]
     return len(own) > (marked["RIDGELINE_START"] == "fork")
-
-
-def wait_until(what: object, seconds: float = 180.0) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.05)
 
 
 def started(marked: dict[str, str], *arguments: object) -> subprocess.Popen[bytes]:
@@ -128,14 +120,14 @@ def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp
     what = ("--kernel", "steady", "--case", "small", "--trials", 500, "--rounds", 2)
     running = started(marked, "--tree", tree, "--out", out, *what)
     try:
-        wait_until(lambda: out.exists() and out.stat().st_size > 0)
-        wait_until(lambda: measures(marked))
+        until(lambda: out.exists() and out.stat().st_size > 0)
+        until(lambda: measures(marked))
         running.send_signal(number)
         assert running.wait(120) == 130
     finally:
         running.kill()
     assert all(line["cases"]["small"]["arms"]["head/ours"]["status"] == "ok" for line in lines_of(out))
-    wait_until(lambda: not alive(marked), 30)
+    until(lambda: not alive(marked), 30)
 
 
 @pytest.mark.slow
@@ -143,11 +135,11 @@ def test_workers_do_not_outlive_a_killed_coordinator(toy_tree, tmp_path, marked)
     hangs = ("--kernel", "faults", "--case", "endless", "--backend", "hangs", "--tier", "nightly", "--deadline", 100)
     running = started(marked, "--tree", f"head={toy_tree('tree')}", "--out", tmp_path / "o.jsonl", *hangs)
     try:
-        wait_until(lambda: measures(marked))
+        until(lambda: measures(marked))
     finally:
         running.kill()
         running.wait()
-    wait_until(lambda: not alive(marked), 60)
+    until(lambda: not alive(marked), 60)
 
 
 @pytest.mark.slow

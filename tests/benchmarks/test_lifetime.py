@@ -7,23 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from benchmarks import lifetime
+from tests.kit import ROOT, until
 
-ROOT = Path(__file__).parents[2]
 LIMIT_S = 45.0
-
-
-def until(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def starter(folder: Path, command: str) -> subprocess.Popen[bytes]:

@@ -17,9 +17,8 @@ from benchmarks import reach
 from benchmarks.reach import CheckoutCode, compared
 from benchmarks.sources import SourceTree, Unreadable, imported, of_folder
 from kernels.project import layout
-from tests.kit import git
+from tests.kit import ROOT, git
 
-ROOT = Path(__file__).resolve().parents[2]
 DECLARED = "from ridgeline.spec import Kernel\nimport mine.ops\nrms = Kernel('rms')\n"
 
 

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +22,8 @@ from benchmarks.trial_file import FORMAT, Status
 from benchmarks.worker import declare
 from benchmarks.worker.failures import Refused
 from kernels.spec import Cost
+from tests.benchmarks.conftest import lines_of
+from tests.kit import ROOT, until
 
 DECLARATION = {
     "kernel": "gemm",
@@ -217,7 +218,6 @@ def test_a_line_names_its_points_as_they_are():
 # `python -m benchmarks run --points` on real processes: every fault costs its point, and nothing is measured twice.
 
 
-ROOT = Path(__file__).parents[2]
 SWEPT = (Path(__file__).parent / "swept.py").read_text()
 
 
@@ -246,13 +246,6 @@ def run(*arguments: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True)
 
 
-def lines_of(out: Path) -> list[dict]:
-    found = [json.loads(text) for text in out.read_text().splitlines()]
-    for line in found:
-        trial_file.check(line)
-    return found
-
-
 def arms_of(line: dict) -> dict[str, dict]:
     [(_, entry)] = line["cases"].items()
     return {key.removeprefix("head/"): arm for key, arm in entry["arms"].items()}
@@ -271,12 +264,11 @@ def test_a_run_that_is_killed_goes_on_and_every_fault_costs_its_point(tree, tmp_
     )
     points, out = asked(tmp_path, 0, *batches), tmp_path / "trials.jsonl"
     started = subprocess.Popen(command(tree, points, out), cwd=ROOT, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 120
-    while not (out.exists() and out.read_bytes().endswith(b"\n")) and time.monotonic() < until:
-        time.sleep(0.02)
+    until(lambda: out.exists() and out.read_bytes().endswith(b"\n"))
     os.kill(started.pid, signal.SIGKILL)
     started.wait()
     [first] = lines_of(out)
+    trial_file.check(first)
     assert first["sweep"] == {
         "id": "s1", "rung": 0, "batch": 0, "anchor": "ours", "points": {one.id: one.as_json() for one in good}
     }  # fmt: skip

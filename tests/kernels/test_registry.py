@@ -10,8 +10,7 @@ from kernels import project
 from kernels.project import ProjectError, listed_packages
 from kernels.registry import declares, discover
 from kernels.spec import DeclarationError
-
-ROOT = Path(__file__).parents[2]
+from tests.kit import ROOT
 
 WITHOUT_TRITON = """
 import importlib.abc, sys

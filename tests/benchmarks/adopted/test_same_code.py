@@ -172,11 +172,6 @@ ONE = "import torch, mylib\nfrom triton.testing import do_bench\nx = torch.ones(
 CHANGED = {"mylib/__init__.py": "def double(x):\n    return x + x\n"}
 
 
-def verdict_of(found: Adopted) -> Verdict:
-    """What the trials come to."""
-    return live.judged(Followed(found.out).read().trials, policy.load(), "cpu").verdict
-
-
 MORE = {
     "program": "import subprocess, sys\nsubprocess.run([sys.executable, '-c', '', 'other.py'])\n",
     "fork": "import os\nif not os.fork():\n    do_bench(lambda: x + 1)\nos.wait()\n",
@@ -199,7 +194,7 @@ MORE = {
 def test_what_is_not_seen_is_told_and_no_pass(adopt: Adopt, more: str, sentence: str) -> None:
     base = {"mylib/__init__.py": "def double(x):\n    return x * 2\n\ndef halve(x):\n    return x / 2\n"}
     found = adopt(ONE + MORE[more], base=base, head=CHANGED, every=False)
-    assert verdict_of(found) is Verdict.CANNOT_TELL, found.said
+    assert verdict(found).verdict is Verdict.CANNOT_TELL, found.said
     told = [arm.get("why", "") for arm in found.arms().values()]
     assert any(sentence in why for why in told), told
 
@@ -231,4 +226,4 @@ def test_timers_in_threads_are_taken_one_at_a_time(adopt: Adopt) -> None:
 
 def test_what_tools_start_is_no_program_of_the_script(adopt: Adopt) -> None:
     script = ONE + "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'this'], stdout=subprocess.DEVNULL)\n"
-    assert verdict_of(adopt(script, every=False)) is Verdict.SAME
+    assert verdict(adopt(script, every=False)).verdict is Verdict.SAME

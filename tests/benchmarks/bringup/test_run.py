@@ -17,10 +17,9 @@ import pytest
 from benchmarks.bringup import STEPS, RowStatus, __main__, probes
 from benchmarks.bringup.__main__ import Bringup
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.lifetime import ENDING
+from benchmarks.lifetime import ENDING, lives
 from benchmarks.plan import PlannedArm, PlannedCase
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.kit import ROOT, until
 
 
 def result_of(step: str, deadline_s: float = 60.0, checkout: Path = ROOT) -> dict:
@@ -136,26 +135,10 @@ def test_children_end_with_a_parent_that_is_killed(dying, tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])}
     argv = [sys.executable, "-m", "benchmarks.bringup", "--only", "rccl", "--out", str(tmp_path / "o.json")]
     parent = subprocess.Popen(argv, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
-    child = int(waited_for(lambda: marker.exists() and marker.read_text()))
+    child = int(until(lambda: marker.exists() and marker.read_text()))
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    assert waited_for(lambda: not alive(child))
-
-
-def waited_for(condition, seconds: float = 60.0):
-    """What the condition says once it is true."""
-    until = time.monotonic() + seconds
-    while not (said := condition()):
-        assert time.monotonic() < until, "it does not come true"
-        time.sleep(0.1)
-    return said
-
-
-def alive(pid: int) -> bool:
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
+    assert until(lambda: not lives(child))
 
 
 # The command: what it refuses, and what is in its report.
@@ -207,7 +190,7 @@ def test_an_interrupted_bring_up_has_a_report_of_what_is_finished(dying, tmp_pat
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])}
     argv = [sys.executable, "-m", "benchmarks.bringup", "--only", "rccl", "--out", str(tmp_path / "report.json")]
     running = subprocess.Popen(argv, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
-    waited_for(lambda: marker.exists() and marker.read_text())
+    until(lambda: marker.exists() and marker.read_text())
     running.send_signal(signal.SIGINT)
     _, error = running.communicate(timeout=100)
     assert running.returncode == 130

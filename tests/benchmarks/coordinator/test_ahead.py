@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import make_directories, remove_directories
 from benchmarks.plan import PlannedArm, PlannedCase
+from tests.kit import ROOT
 
-ROOT = Path(__file__).parents[3]
 PATIENCE_S = 30.0
 
 

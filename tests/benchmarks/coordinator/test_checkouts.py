@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from benchmarks.coordinator.checkouts import Checkout, describe, refuse_unknown
@@ -11,8 +9,8 @@ from benchmarks.plan import UsageError
 from benchmarks.reach import declared
 from benchmarks.sources import Unreadable, names_in, of_folder
 from kernels.registry import discover
+from tests.kit import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 IMPORT = "from kernels.spec import Case, Kernel\n"
 
 

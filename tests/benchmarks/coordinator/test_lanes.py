@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
 from typing import Any
@@ -30,6 +30,7 @@ from benchmarks.coordinator.orders import PlannedTrial
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
 from benchmarks.worker.requests import CASE_STEPS, Service
+from tests.kit import until
 
 PATIENCE_S = 30.0
 
@@ -40,16 +41,9 @@ def others() -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
-def soon(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.001)
-
-
 def resting(future: Future[None]) -> bool:
     """Whether a thread waits in a lane, once it does that or has ended."""
-    soon(lambda: future.done() or _waits(future))
+    until(lambda: future.done() or _waits(future))
     return not future.done()
 
 
@@ -106,7 +100,7 @@ def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others,
         with quiet.lane(lambda: 0):
             quiet.pause()
             paused.append("before anybody wanted to be timed")
-            soon(lambda: quiet._wanting == 1)
+            until(lambda: quiet._wanting == 1)
             quiet.pause()
             paused.append("soon after")
             request.wait(PATIENCE_S)
@@ -114,9 +108,9 @@ def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others,
             paused.append("when all was done")
 
     first = others.submit(prepares)
-    soon(lambda: len(quiet._lanes) == 1)
+    until(lambda: len(quiet._lanes) == 1)
     second = others.submit(times, quiet, timed)
-    soon(lambda: len(paused) == 2)
+    until(lambda: len(paused) == 2)
     time.sleep(0.25)
     request.set()
     assert resting(first), "it stops at its next request"
@@ -138,7 +132,7 @@ def test_what_finds_no_room_waits_and_what_comes_later_does_not_go_first(others,
 
     with quiet.lane(lambda: 50) as first:
         large = others.submit(enters, "large", needs)
-        soon(lambda: len(quiet._queue) == 1)
+        until(lambda: len(quiet._queue) == 1)
         small = others.submit(enters, "small", 10)
         assert resting(large)
         assert resting(small)
@@ -162,9 +156,9 @@ def test_stopping_ends_every_wait_and_every_next_request(others):
 
     with quiet.lane(lambda: 0):
         timed = others.submit(wants_to_be_timed)
-        soon(lambda: quiet._wanting == 1)
+        until(lambda: quiet._wanting == 1)
         queued = others.submit(waits_for_room)
-        soon(lambda: len(quiet._queue) == 1)
+        until(lambda: len(quiet._queue) == 1)
         quiet.stop()
         for stopped in (timed, queued):
             assert isinstance(stopped.exception(PATIENCE_S), Stopped)

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 import shlex
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,8 +26,8 @@ from kernels.grouped_gemm import grouped_gemm_dgrad, grouped_gemm_forward, group
 from kernels.moe_gemm2_mxfp4 import moe_gemm2_mxfp4
 from kernels.spec import Tolerance
 from tests.benchmarks.emulation import kernels
+from tests.kit import ROOT
 
-ROOT = Path(__file__).parents[3]
 ARCHS = ("gfx942", "gfx950")
 DECLARED = (gemm, grouped_gemm_forward, grouped_gemm_dgrad, grouped_gemm_wgrad, moe_gemm2_mxfp4)
 OPERATORS = {one.name: one for one in DECLARED}

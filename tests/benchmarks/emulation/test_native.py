@@ -24,16 +24,7 @@ from tests.benchmarks.emulation import instructions, kernels
 from tests.benchmarks.emulation.instructions import TARGET, Case
 from tests.kit import mostly_nightly
 
-SPECIAL = np.array(
-    [
-        *(0, 0x80000000, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7FA00001, 1, 0x80000001),
-        *(0x7FFFFFFF, 0xFFFFFFFF, 0x00800000, 0x7F7FFFFF, 0x3C00, 0x7C00, 0xFC00, 0x7E01, 0x7D01, 0x80008000),
-        *(0x7C007C00, 0x7BFF7BFF, 0x00010001, 0x33800000, 0x477FE000, 0x477FF000, 0x477FEFFF, 0x38800000),
-        *(0x387FFFFF, 0x4F000000, 0xCF000000, 0x4EFFFFFF, 0x5F000000, 0x41B80000),
-    ],
-    np.uint32,
-)
-"""Zeros, ones, infinities, NaNs, denormals and limits of fp16, fp32, fp64 and integers."""
+SPECIAL = np.array(instructions.edges(), np.uint32)
 
 
 def before(case: Case, seed: int) -> Waves:

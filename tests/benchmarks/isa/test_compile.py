@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from benchmarks.isa.compile import forget_lines
+from tests.kit import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compile_faults")]
 
-ROOT = Path(__file__).resolve().parents[3]
 FAULTS = Path(__file__).parent / "faults"
 
 

@@ -15,8 +15,7 @@ import pytest
 from benchmarks.isa.__main__ import document_of_points as document
 from benchmarks.isa.__main__ import equality, points_of
 from benchmarks.points import Batch, Point, PointsFile
-
-ROOT = Path(__file__).parents[3]
+from tests.kit import ROOT
 
 DOUBLE = """
 import triton

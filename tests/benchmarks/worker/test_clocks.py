@@ -14,9 +14,8 @@ import torch
 
 from benchmarks.worker import bound, clocks
 from benchmarks.worker.clocks import DeviceClock, HostClock, Timed
+from tests.kit import ROOT
 from tests.needed import absent
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_the_host_clock_times_the_call_alone():

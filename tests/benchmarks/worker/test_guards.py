@@ -81,12 +81,9 @@ BYTES = torch.arange(48, dtype=torch.uint8)
     ("tensor", "kind"),
     [
         (BYTES, torch.int64),
-        (BYTES[8:], torch.int64),
         (BYTES[4:], torch.int32),
-        (BYTES[8:20], torch.int32),
         (BYTES[2:], torch.int16),
         (BYTES[1:], torch.uint8),
-        (BYTES.view(torch.float16).reshape(4, 6), torch.int64),
         (BYTES.view(torch.float16).reshape(4, 6).T, torch.int64),
         (BYTES.view(torch.float8_e4m3fn)[:47], torch.uint8),
         (torch.zeros(0, dtype=torch.float16), torch.int64),
