@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks import __main__ as command_line
+from benchmarks import program as shared
 from benchmarks.machine import fingerprint
 
 TOY = Path(__file__).parent / "toytree"
@@ -29,6 +31,20 @@ def program(*arguments: object, **variables: str) -> subprocess.CompletedProcess
     command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
     env = {**os.environ, **variables}
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, env=env)
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """The exit code of the same command in this process, whose fork server has imported torch."""
+    monkeypatch.setattr(shared.signal, "signal", always(None))
+
+    def ended(*arguments: object) -> int:
+        try:
+            return command_line.main([*map(str, arguments)])
+        except SystemExit as left:
+            return left.code
+
+    return ended
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

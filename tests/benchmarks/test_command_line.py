@@ -64,11 +64,10 @@ def test_what_the_caller_does_not_say_of_a_commit_stays_unknown():
 
 
 @pytest.mark.slow
-def test_nothing_measured_gives_exit_code_2(toy_tree, tmp_path):
+def test_nothing_measured_gives_exit_code_2(toy_tree, tmp_path, in_process, capsys):
     what = ("--tree", f"head={toy_tree('tree')}", "--kernel", "steady", "--case", "crowd", *ONE)
-    done = program("run", *what, "--out", tmp_path / "o.jsonl")
-    assert done.returncode == 2
-    assert "nothing was measured: 3 skipped" in done.stderr
+    assert in_process("run", *what, "--out", tmp_path / "o.jsonl") == 2
+    assert "nothing was measured: 3 skipped" in capsys.readouterr().err
     assert lines_of(tmp_path / "o.jsonl")[0]["cases"]["crowd"]["arms"]["head/ours"]["status"] == "skipped"
 
 
@@ -95,14 +94,9 @@ RUN = ("run", "--out", "x")
         (["verify", "--out", "x", "--rounds", "3"], "unrecognized arguments: --rounds 3"),
     ],
 )
-def test_usage_errors_give_exit_code_3(arguments, message, tmp_path, monkeypatch, capsys):
+def test_usage_errors_give_exit_code_3(arguments, message, tmp_path, monkeypatch, in_process, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(shared.signal, "signal", lambda *_: None)
-    try:
-        code = command_line.main(arguments)
-    except SystemExit as error:
-        code = error.code
-    assert code == 3
+    assert in_process(*arguments) == 3
     assert message in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
@@ -113,8 +107,11 @@ def test_a_wrong_home_of_the_heap_is_refused_by_variable_too(toy_tree, tmp_path)
     assert "'ipx' is no home of the symmetric heap" in done.stderr
 
 
+INTERRUPTS = [(signal.SIGTERM, "fork"), (signal.SIGINT, "fork"), (signal.SIGTERM, "spawn")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("number", mostly_nightly([signal.SIGINT, signal.SIGTERM], signal.SIGTERM))
+@pytest.mark.parametrize(("number", "marked"), mostly_nightly(INTERRUPTS, INTERRUPTS[0]), indirect=["marked"])
 def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp_path, number, marked):
     tree, out = f"head={toy_tree('tree')}", tmp_path / "trials.jsonl"
     what = ("--kernel", "steady", "--case", "small", "--trials", 500, "--rounds", 2)
@@ -143,14 +140,14 @@ def test_workers_do_not_outlive_a_killed_coordinator(toy_tree, tmp_path, marked)
 
 
 @pytest.mark.slow
-def test_list_and_doctor(toy_tree):
+def test_list_and_doctor(toy_tree, in_process, capsys):
     tree = toy_tree("tree", {"toy/gone.py": "import no_such_module"})
-    listed = json.loads(program("list", "--tree", tree, "--json").stdout)
+    in_process("list", "--tree", tree, "--json")
+    listed = json.loads(capsys.readouterr().out)
     assert [kernel["kernel"] for kernel in listed["kernels"]] == ["faults", "pairs", "steady"]
     assert listed["broken"][0]["module"] == "toy.gone"
-    examined = program("doctor", "--tree", tree, "--folder", tree / "results", "--json")
-    report = json.loads(examined.stdout)
-    assert examined.returncode == 1
+    assert in_process("doctor", "--tree", tree, "--folder", tree / "results", "--json") == 1
+    report = json.loads(capsys.readouterr().out)
     assert report["machine"]["kind"] in ("cpu", "gpu")
     assert report["kernels"]["steady"]["small"] == ""
     assert "needs 512" in report["kernels"]["steady"]["crowd"]
@@ -161,13 +158,12 @@ def test_list_and_doctor(toy_tree):
 
 
 @pytest.mark.parametrize(("error", "code"), [(KeyError("lost"), 3), (KeyboardInterrupt(), 130)])
-def test_a_defect_is_no_fault(error, code, monkeypatch, capsys, tmp_path):
+def test_a_defect_is_no_fault(error, code, monkeypatch, in_process, capsys, tmp_path):
     def fail(*_: object) -> None:
         raise error
 
     monkeypatch.setattr(command_line, "measure", fail)
-    monkeypatch.setattr(shared.signal, "signal", lambda *_: None)
-    assert command_line.main(["run", "--out", str(tmp_path / "x"), "--tree", f"head={ROOT}"]) == code
+    assert in_process("run", "--out", tmp_path / "x", "--tree", f"head={ROOT}") == code
     said = capsys.readouterr().err
     assert ("Error: KeyError: 'lost' (this is a defect of Ridgeline)" in said) == (code == 3)
     assert ("Traceback" in said) == (code == 3)

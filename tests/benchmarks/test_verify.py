@@ -132,28 +132,13 @@ def test_the_summary_in_words_and_for_machines():
 
 
 @pytest.mark.slow
-def test_the_command_and_its_exit_codes(toy_tree, tmp_path):
-    tree, out = f"head={toy_tree('tree')}", tmp_path / "checks.jsonl"
-    done = program("verify", "--tree", tree, "--out", out, "--kernel", "steady", "--json")
+def test_the_command_and_its_exit_codes(toy_tree, tmp_path, in_process, capsys):
+    what = ("verify", "--tree", f"head={toy_tree('tree')}", "--out", tmp_path / "checks.jsonl")
+    done = program(*what, "--kernel", "steady", "--json")
     assert (done.returncode, json.loads(done.stdout)["right"]) == (0, 2), done.stderr
-    done = program(
-        "verify",
-        "--tree",
-        tree,
-        "--out",
-        out,
-        "--kernel",
-        "faults",
-        "--backend",
-        "good",
-        "--backend",
-        "wrong",
-        "--case",
-        "one",
-    )
-    assert done.returncode == 1
-    assert "faults one wrong: wrong: check: " in done.stderr
-    assert done.stdout.endswith("1 right, 1 not right; 0 unsupported and 0 not for this machine\n")
-    done = program("verify", "--tree", tree, "--out", out, "--kernel", "steady", "--case", "crowd")
-    assert done.returncode == 2
-    assert "3 times: needs 512 ranks" in done.stdout
+    assert in_process(*what, "--kernel", "faults", "--backend", "good", "--backend", "wrong", "--case", "one") == 1
+    printed, said = capsys.readouterr()
+    assert "faults one wrong: wrong: check: " in said
+    assert printed.endswith("1 right, 1 not right; 0 unsupported and 0 not for this machine\n")
+    assert in_process(*what, "--kernel", "steady", "--case", "crowd") == 2
+    assert "3 times: needs 512 ranks" in capsys.readouterr().out

@@ -55,7 +55,7 @@ CASES = {
     "moe atomic": (moe_gemm2_mxfp4, "triton_atomic", moe_gemm2_mxfp4.case("tiny_bm16"), {}),
     "moe reduce": (moe_gemm2_mxfp4, "triton_reduce", moe_gemm2_mxfp4.case("tiny_bm16"), {}),
     "moe 32": (*moe_case(32, 40, 256, 512), {}),
-    "moe 64": (*moe_case(64, 200, 128, 256), {}),
+    "moe 64": (*moe_case(64, 72, 128, 256), {}),
 }
 
 

@@ -46,7 +46,7 @@ def test_the_device_does_what_one_gpu_does(arch):
 @pytest.mark.slow
 def test_a_suite_fails_where_its_kernels_are_wrong_and_a_fault_names_its_lane(tmp_path):
     rows = tmp_path / "rows.jsonl"
-    done = emulate("--json", str(rows), "--", *checks("-n", "2", "-p", "xdist"))
+    done = emulate("--json", str(rows), "--", *checks("-n", "1", "-p", "xdist"))
     assert done.returncode == 1
     failed = set(re.findall(r"FAILED \S+::(\w+)", done.stdout))
     assert failed == {"test_wrong", "test_tail"}, done.stdout + done.stderr
@@ -133,5 +133,5 @@ def test_a_hazard_of_the_compiler_ends_a_program_and_what_has_none_is_not_accuse
     assert bool(re.search(hazard, done.stderr)) != waits
     assert emulate("--arch", "gfx942", "--no-hazards", *run).returncode == 0
     monkeypatch.setenv("TRITON_HIP_USE_BLOCK_PINGPONG", "0")
-    done = emulate("--arch", "gfx942", "--arch", "gfx950", *run)
+    done = emulate("--arch", "gfx942", *run)
     assert done.returncode == 0, done.stderr
