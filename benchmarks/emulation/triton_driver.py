@@ -211,10 +211,13 @@ def _argument(value: Any, at: int, memory: Memory, device: str) -> Any:
         raise ValueError(f"Pointer argument (at {at}) cannot be accessed from Triton ({value.device.type} tensor?)")
     storage = getattr(value, "base", value).untyped_storage()  # of what triton.reinterpret wraps
     if storage.nbytes() and not memory.knows(storage.data_ptr()):
-        # Atomics of 2 bytes reach the word that holds them; an allocation of a GPU ends with a whole one.
-        contents = (ctypes.c_uint8 * (storage.nbytes() + 3 & -4)).from_address(storage.data_ptr())
-        memory.add(storage.data_ptr(), np.ctypeslib.as_array(contents), f"a tensor of {tuple(value.shape)}")
+        memory.add(storage.data_ptr(), held_by(storage), f"a tensor of {tuple(value.shape)}")
     return np.uint64(value.data_ptr())
+
+
+def held_by(storage: Any) -> Any:
+    """Bytes of a storage, up to the end of a word as a GPU allocates: atomics of 2 bytes reach the word they are in."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * (storage.nbytes() + 3 & -4)).from_address(storage.data_ptr()))
 
 
 @contextlib.contextmanager

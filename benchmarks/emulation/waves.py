@@ -5,7 +5,7 @@ A register is an array over all these waves, so one numpy operation executes an 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -149,6 +149,8 @@ class Memory:
 
     def __init__(self) -> None:
         self._buffers: list[tuple[int, NDArray[np.uint8], str]] = []
+        self.beyond: Callable[[int], tuple[int, NDArray[np.uint8], str] | None] = lambda address: None
+        """What lies at an address that is in no buffer, as `add` takes it: kernels find pointers in memory, too."""
 
     def add(self, address: int, contents: NDArray[np.uint8], name: str) -> None:
         """A buffer of bytes at an address; its contents change as kernels store into it."""
@@ -180,6 +182,9 @@ class Memory:
             if wrong.any():
                 first = int(np.arange(len(addresses))[which][np.argmax(wrong)])
                 where = int(addresses[first])
+                if (more := self.beyond(where)) and not self.knows(more[0]):
+                    self.add(*more)
+                    return self.at(addresses, size)
                 raise Fault(f"{size} bytes at {where:#x}: outside of every buffer ({self._nearest(where)})", first)
             found.append((which, contents, offsets))
         return found

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.utils import _device
 
+from ..triton_driver import held_by
 from . import arithmetic
 from .refusals import NotOnThisDevice
 
@@ -250,6 +251,14 @@ def allocated(tensor: torch.Tensor) -> torch.Tensor:
         held["now"] += size
         held["peak"] = max(held["peak"], held["now"])
     return tensor
+
+
+def storage_at(address: int) -> tuple[int, Any, str] | None:
+    """(first address, bytes, what it is) of the live storage in which an address lies."""
+    for storage in filter(None, (reference() for reference in list(_storages.values()))):
+        if storage.data_ptr() <= address < storage.data_ptr() + storage.nbytes():
+            return storage.data_ptr(), held_by(storage), f"a storage of {storage.nbytes()} bytes"
+    return None
 
 
 # What C++ must know of the device.

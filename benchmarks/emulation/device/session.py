@@ -118,6 +118,7 @@ class Session:
         """Execute a launch, or give it to the graph that captures."""
         from . import backend
 
+        launch.memory.beyond = backend.storage_at
         graph = getattr(backend.recorders, "graph", None)
         if graph is not None:
             graph.launch(functools.partial(self._execute, launch))

@@ -12,7 +12,7 @@ import torch
 import triton.testing
 from torch import nn
 
-from tests.benchmarks.emulation.program.kernels import add, add_kernel, halves_kernel
+from tests.benchmarks.emulation.program.kernels import add, add_kernel, halves_kernel, pointed_kernel
 
 
 def moves():
@@ -200,6 +200,8 @@ def kernels():
     assert loaded.n_regs > 0  # by which persistent kernels choose their grid
     assert loaded.n_spills == 0
     one, two = torch.ones(1, device="cuda"), torch.zeros(1, device="cuda")
+    pointed_kernel[(1,)](torch.tensor([one.data_ptr()], device="cuda"), two)
+    assert two.item() == 1
     loaded[(1, 1, 1)](one, one, two, 1)  # a driver takes arguments in their order, without constants at the end
     assert two.item() == 2
     with pytest.raises(TypeError, match="add_kernel is given 2 of its 5 arguments"):
