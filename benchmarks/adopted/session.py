@@ -152,14 +152,21 @@ class ScriptSession(Session):
             raise CannotRun(f"{self.script.path} is for {self._ranks} ranks, and there are {len(self.devices)} GPUs")
 
     def _side_surveys(self) -> dict[str, SideSurvey]:
-        """Both sides, at once; one that finds no memory beside the other again, alone."""
-        with ThreadPoolExecutor(len(self.checkouts)) as threads, self._sides(None) as sides:
-            looked = dict(zip(sides, threads.map(self._surveyed, sides.values()), strict=True))
+        """Both sides: at once where each has a process; of several, one after the other is at work and then gone."""
+        at_once = len(self.checkouts) if self._ranks == 1 else 1
+        with ThreadPoolExecutor(at_once) as threads, self._sides(None) as sides:
+            looked = dict(zip(sides, threads.map(self._surveyed_and_ended, sides.values()), strict=True))
         for one in self.checkouts:
             if looked[one.role].short_of_memory:
                 with self._sides(None, only=one) as sides:
                     looked[one.role] = self._surveyed(sides[one.role])
         return looked
+
+    def _surveyed_and_ended(self, side: ScriptSide) -> SideSurvey:
+        found = self._surveyed(side)
+        if self._ranks > 1:
+            side.kill()
+        return found
 
     def _surveyed(self, side: ScriptSide) -> SideSurvey:
         """What a side times, up to its share of the budget.  Its own time before the first timer is in every trial."""

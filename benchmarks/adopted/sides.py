@@ -43,8 +43,9 @@ MOST_CALLS = 1000
 class ScriptSide:
     """The processes, one a rank, that run the script of one side, from its start to `ended`.
 
-    held: an event that came and has not been dealt with.  met: its ranks made a group; they wait there until somebody
-    waits for them in `next`: what is set up first has the same place in memory in every start.
+    held: an event that came and has not been dealt with.  met: its ranks made a group.  Several ranks run up to there
+    at once, and then while somebody waits for them in `next`: kernels of two sides that each wait for other GPUs take
+    2 to 10 times as long side by side, as no GPU runs both (H200, 2026-11-28).
     """
 
     def __init__(self, checkout: Checkout, directory: Path, variables: Mapping[str, str], ranks: int = 1) -> None:
@@ -53,6 +54,7 @@ class ScriptSide:
         self.failure: Failure | None = None
         self.held: JsonObject | None = None
         self._runs, self._printed, self._ranks, self.met = False, "", ranks, False
+        self._waits: tuple[str, Sequence[Json], JsonObject] | None = None
         try:
             with starting.ready(checkout.python):
                 self.pool = ScriptPool(checkout.role, checkout.python, checkout.path, ranks, directory, variables)
@@ -63,13 +65,20 @@ class ScriptSide:
     def go_on(self, op: str = "resume", per_rank: Sequence[Json] = (), **fields: Any) -> None:
         """Have the processes run the script, or go on with the samples that they have."""
         if self.pool.alive and self.ended is None:
-            self._runs = True
+            self._runs, self._waits = True, (op, per_rank, fields)
+            if self._ranks == 1 or op == "script":
+                self._post()
+
+    def _post(self) -> None:
+        if self._waits:
+            (op, per_rank, fields), self._waits = self._waits, None
             self.pool.post("the script", RUN_S, op, per_rank, **fields)
 
     def next(self, limit_s: float) -> JsonObject | None:
         """The next timer; None when the script has ended, died, or come to none for so many seconds."""
         if not self._runs:
             return None
+        self._post()
         self._runs = False
         try:
             found = self.pool.collect(limit_s)
