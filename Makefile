@@ -1,5 +1,5 @@
-# make check: the main job on this machine.  make test: the fast tests; make test-pr: the fast and the slow ones, as a pull
-# request has them; make test-nightly: all others.  Each first sets up .venv if it is not there; where that needs torch,
+# make check: the main job on this machine.  make test: the fast tests; make test-slow: the slow ones; make test-pr: both in
+# one go, as a pull request has them; make test-nightly: all others.  Each first sets up .venv if it is not there; where that needs torch,
 # ci/set_up.py finds a build, in TORCH_INDEX if it names an index.
 PYTHON ?= python3
 export TORCH_INDEX
@@ -29,7 +29,7 @@ endif
 # An installed Ridgeline takes one name; in the environment of a clone its rooms can be imported from any folder as well.
 SEE_ROOMS = $(BIN)/python -c "import sysconfig; print('$(CURDIR)', file=open(sysconfig.get_path('purelib') + '/ridgeline_rooms.pth', 'w'))"
 
-.PHONY: setup tools light lock check test test-pr test-nightly compiled lint golden bundle pictures clean
+.PHONY: setup tools light lock check test test-slow test-pr test-nightly compiled lint golden bundle pictures clean
 setup: $(READY)
 tools: $(TOOLS)
 
@@ -73,6 +73,9 @@ test: lint compiled
 test-pr: compiled
 	$(PYTEST) --collect-only -qq >/dev/null
 	$(PYTEST) -m "not nightly" -n 4 --dist loadgroup
+
+test-slow: compiled
+	$(PYTEST) -m "slow and not nightly" -n 4 --dist loadgroup
 
 # Grids, studies and whole set-ups; with SINCE=COMMIT those that a change since then can reach (tests/reached.py).
 test-nightly: compiled
