@@ -21,7 +21,7 @@ import pandas as pd
 
 from ci.history import exact, reading, triage
 from ci.history.analysis import History
-from ci.records import ledger, store, sustained
+from ci.records import derived, ledger, store
 from ci.records.derived import derive
 from dashboards import cases, compare, events, files, front, kernel, machines, scaling, studies
 from dashboards.files import SiteError, receive, script_json, slug
@@ -122,7 +122,7 @@ def data(site: Site) -> Iterator[tuple[str, Any]]:
     """(path, value) of every data file."""
     if not site.lanes:
         yield "front", NO_RECORDS
-    back_to_back = sustained.beside(site.results, site.frame) if site.lanes else []
+    back_to_back = derived.sustained_vs_spaced(site.results, site.frame) if site.lanes else []
     yield from front.front_files(site)
     for lane in site.lanes:
         yield from kernel.kernel_files(site, lane, back_to_back)

@@ -14,8 +14,8 @@ import numpy as np
 from ci.history.exact import CodePoint, CodeRecord, series_rank
 from ci.history.types import Direction, Moved, SeriesKey
 from ci.records import rates
+from ci.records.derived import BesideRow
 from ci.records.rates import Rate
-from ci.records.sustained import BesideRow
 from dashboards import charts, table
 from dashboards.charts import Option
 from dashboards.events import address, moved_words

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ci.records.checks import CaseCheck, Verified, case_checks, verified
 from ci.records.devices import DeviceAtWork, combined, devices_in
+from ci.records.ledger import CaseCheck, Verified, case_checks, verified
 from ci.trials.trial import Checkout, Trial
 from dashboards import charts, table
 from dashboards.frame import FEW_TRIALS, KEY, Commit, Lane, Site, minute

@@ -8,7 +8,6 @@ import click
 
 from ci import doctor as examination
 from ci.options import JSON, PASS, RESULTS, USAGE, Given, flag, option, out_console, print_json, verb
-from ci.pools import node
 
 
 @verb("ridgeline doctor --json\n  ridgeline doctor --node --pool mi300x --gpus 8")
@@ -23,7 +22,7 @@ def doctor(given: Given) -> int:
     Exit code 3 if something is broken.
     """
     if given.node:
-        return _shown(node.diagnose_node(given.pool, given.gpus, given.results), given.as_json)
+        return _shown(examination.diagnose_node(given.pool, given.gpus, given.results), given.as_json)
     if given.pool or given.gpus is not None:
         raise click.UsageError("--pool and --gpus belong to --node; add it")
     return _shown(examination.diagnose(Path.cwd(), given.results), given.as_json)

@@ -33,7 +33,7 @@ from ci.options import (
 )
 from ci.records import derived as exported
 from ci.records import importing, store
-from ci.records.imported import IMPORTED
+from ci.records.importing import IMPORTED
 from ci.records.ledger import folder_of
 from ci.report.words import plain, plural
 from ci.trials.file import read

@@ -8,7 +8,7 @@ from ci.github import comment
 from ci.github.client import of_environment
 from ci.github.comment import pull_requests
 from ci.options import ANY, DRY_RUN, PASS, USAGE, Given, flag, option, out_console, pairs, several, verb
-from ci.report import json_report, markdown, page, terminal
+from ci.report import json_report, markdown, terminal
 from ci.report.json_report import ReportError
 from ci.report.model import Report
 
@@ -39,7 +39,7 @@ def report(given: Given) -> int:
     if given.style == "markdown":
         click.echo(markdown.render(loaded), nl=False)
     elif given.style == "html":
-        click.echo(page.render(loaded), nl=False)
+        click.echo(markdown.html_page(loaded), nl=False)
     elif given.style == "json":
         click.echo(json_report.dumps(loaded), nl=False)
     else:

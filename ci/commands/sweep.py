@@ -29,8 +29,7 @@ from ci.options import (
 from ci.report.document import markdown
 from ci.report.words import plain, plural
 from ci.sweeps import catalogue, grid, show
-from ci.sweeps.estimates import MISS
-from ci.sweeps.measured import SweepError
+from ci.sweeps.measured import MISS, SweepError
 from ci.sweeps.pruning import PointCompiler, prune
 from ci.sweeps.run import FOLDER, SweepPlan, expected_minutes, measure, sweep_id
 from ci.sweeps.rungs import Rungs

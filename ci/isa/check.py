@@ -21,7 +21,7 @@ from ci.isa.rules import load_policy
 from ci.isa.text import lines
 from ci.judging.states import verdict_of_states
 from ci.judging.types import Judgement, Verdict
-from ci.records.checks import OWN
+from ci.records.ledger import OWN
 from ci.report.words import plain, plural
 from ci.trials.trial import Trial
 from ci.whole_files import replace

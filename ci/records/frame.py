@@ -21,7 +21,7 @@ import pyarrow as pa
 from ci.git.repository import history_order
 from ci.records.cache import SCHEMA, TEXT, Column, Parsed, RowCache, digest_of, table_of, unified
 from ci.records.devices import devices_at_work, devices_text
-from ci.records.imported import imported_times
+from ci.records.importing import imported_times
 from ci.records.ledger import machine_folders
 from ci.records.pooling import PairedRatio, Place, PooledTimes, PooledTrials, pool, times_of
 from ci.records.rows import EXACT, TIME, checked, software

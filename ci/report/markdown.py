@@ -10,6 +10,8 @@ import html
 import re
 from collections.abc import Sequence
 
+from markdown_it import MarkdownIt
+
 from ci.judging.types import Verdict
 from ci.report import words
 from ci.report.blocks import Block, Bullets, CaseTable, Heading, Links, Paragraph, Title, blocks_of
@@ -169,3 +171,40 @@ def blocks(text: str) -> list[str]:
             re.findall(r"^</details>$", part, re.MULTILINE)
         )
     return parts
+
+
+# The report as one HTML file: the same document as the comment, rendered, readable without a network.
+
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --line: light-dark(#d0d7de, #3d444d); --soft: light-dark(#f6f8fa, #161b22); }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
+h1, h2, h3 {{ line-height: 1.25; margin: 1.6em 0 0.5em; }}
+main {{ overflow-wrap: anywhere; }}
+table {{ border-collapse: collapse; display: block; overflow-x: auto; font-variant-numeric: tabular-nums; }}
+th, td {{ border: 1px solid var(--line); padding: 0.3em 0.7em; white-space: nowrap; }}
+th {{ background: var(--soft); }}
+code {{ background: var(--soft); padding: 0.1em 0.3em; border-radius: 4px; }}
+pre {{ background: var(--soft); padding: 0.8em; overflow-x: auto; }}
+details {{ margin: 0.8em 0; }}
+summary {{ cursor: pointer; }}
+</style>
+<main>
+{body}
+</main>
+</html>
+"""
+"""No script, nothing from elsewhere."""
+
+
+def html_page(report: Report) -> str:
+    """The whole page.  What comes from outside is inert in the Markdown already, and no script may run in the page."""
+    body = MarkdownIt("commonmark", {"html": True}).enable("table").render("\n\n".join(parts(report)))
+    title = f"{report.verdict}: {report.title}" if report.title else str(report.verdict)
+    return PAGE.format(title=html.escape(title), body=body.replace(NO_JOIN, ""))

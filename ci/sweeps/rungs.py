@@ -15,9 +15,8 @@ import numpy as np
 
 from benchmarks.points import Point, label
 from ci.judging import policy
-from ci.sweeps.estimates import MISS, estimates
-from ci.sweeps.estimates import survivors as surviving
-from ci.sweeps.measured import Observation, observations, shifts_of
+from ci.sweeps.measured import MISS, Observation, estimates, observations, shifts_of
+from ci.sweeps.measured import survivors as surviving
 from ci.trials.trial import Trial
 
 GPU_ROUNDS = (8, 20, 40, 40, 40)

@@ -14,8 +14,7 @@ import pandas as pd
 from benchmarks.points import Knobs, label
 from ci.report import words
 from ci.report.document import Sheet
-from ci.sweeps.estimates import INDIFFERENCE
-from ci.sweeps.measured import Measured
+from ci.sweeps.measured import INDIFFERENCE, Measured
 from ci.trials.trial import Json
 
 if TYPE_CHECKING:

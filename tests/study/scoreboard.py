@@ -22,7 +22,7 @@ import pandas as pd
 
 from ci.records import derived as derive
 from ci.records import store as records
-from ci.records.sustained import BesideRow, beside
+from ci.records.derived import BesideRow, sustained_vs_spaced
 from ci.report.markdown import code, text
 
 HEADER = (
@@ -70,7 +70,7 @@ def sustained_rows(found: Sequence[BesideRow]) -> Iterator[str]:
 
 def sustained_table(results: Path, until: str | None = None) -> str:
     """The table of both regimes."""
-    return "\n".join([*SUSTAINED_HEADER, *sustained_rows(beside(results, of_days(results, until)))]) + "\n"
+    return "\n".join([*SUSTAINED_HEADER, *sustained_rows(sustained_vs_spaced(results, of_days(results, until)))]) + "\n"
 
 
 def table(results: Path, until: str | None = None) -> str:

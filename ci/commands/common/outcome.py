@@ -27,7 +27,7 @@ from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import RARE, Given, err_console, option, out_console, print_json, together
 from ci.records import store
 from ci.records.ledger import CAUSES, Explanation, RecordedCause, folder_of, record_causes
-from ci.report import json_report, markdown, page, terminal
+from ci.report import json_report, markdown, terminal
 from ci.report.model import Report, report_of
 from ci.report.run_summary import to_decide
 from ci.report.words import plain, plural
@@ -152,7 +152,7 @@ def shown(
 def write_report(report: Report, stem: Path) -> None:
     """STEM.md for the comment, STEM.html for people and STEM.json for machines, each whole or not at all."""
     replace(stem.with_suffix(".md"), markdown.render(report))
-    replace(stem.with_suffix(".html"), page.render(report))
+    replace(stem.with_suffix(".html"), markdown.html_page(report))
     replace(stem.with_suffix(".json"), json_report.dumps(report))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from ci.studies import plots, rules
+from ci.studies import frame, plots
 from ci.studies.frame import PLACE, listed, timed
 from ci.studies.types import Figures, Study, StudyPart, Tried
 
@@ -43,7 +43,7 @@ def figures(rows: pd.DataFrame) -> Iterator[Figures]:
 
 
 def findings(rows: pd.DataFrame) -> Iterator[str]:
-    yield from rules.best_choices(timed(rows, backend=["triton"]), "launch", "M", "M")
+    yield from frame.best_choices(timed(rows, backend=["triton"]), "launch", "M", "M")
 
 
 DEEP_TUNING = Study(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from ci.studies import plots, rules
+from ci.studies import frame, plots
 from ci.studies.frame import each, listed, timed
 from ci.studies.types import Figures, Knobs, Study, StudyPart, Tried
 
@@ -41,7 +41,7 @@ def figures(rows: pd.DataFrame) -> Iterator[Figures]:
 
 
 def findings(rows: pd.DataFrame) -> Iterator[str]:
-    yield from rules.best_choices(
+    yield from frame.best_choices(
         with_streams(rows), "streams_text", ["operation", "M"], "product and tokens per expert"
     )
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from ci import doctor
 from ci.__main__ import main
 from ci.harness import MeasureError
-from ci.pools import node
 
 ECC = {"kind": "ECC", "level": "error", "text": "GPU 3: 2 uncorrected ECC errors", "next_step": "replace it"}
 NUMA = {"kind": "NUMA balancing", "level": "warning", "text": "NUMA balancing is on", "next_step": "switch it off"}
@@ -33,7 +33,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, questions: list[tuple[str, ...]], *p
         questions.append(words)
         return {"problems": list(problems), "facts": {"gpus": {"count": 8}}}
 
-    monkeypatch.setattr(node, "query", query)
+    monkeypatch.setattr(doctor, "query", query)
 
 
 def invoke(*arguments: str) -> Result:
@@ -74,7 +74,7 @@ def test_a_preflight_without_an_answer_is_a_fault(
     def fail(*words: str, limit_s: float) -> None:
         raise MeasureError("gave no answer within 120 s: a GPU or its driver may hang")
 
-    monkeypatch.setattr(node, "query", fail)
+    monkeypatch.setattr(doctor, "query", fail)
     done = invoke()
     assert done.exit_code == 3
     assert "the preflight gives no answer: gave no answer within 120 s" in done.output.replace("\n       ", " ")

@@ -11,7 +11,7 @@ import pytest
 
 from ci.records import cache
 from ci.records.cache import SCHEMA, Parsed, RowCache, digest_of, table_of
-from ci.records.imported import COLUMNS, imported_times, keep, part_of, source_digest
+from ci.records.importing import COLUMNS, imported_times, keep, part_of, source_digest
 
 
 class Records:

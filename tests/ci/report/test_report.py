@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.records.ledger import Explanation, TriedCause
-from ci.report import Report, ReportWarning, Side, Skip, json_report, markdown, page, terminal, words
+from ci.report import Report, ReportWarning, Side, Skip, json_report, markdown, terminal, words
 from ci.report.run_summary import minutes, seconds_of
 from ci.stats.types import Clocks
 from ci.trials.trial import Trial
@@ -323,7 +323,7 @@ def test_a_markdown_parser_sees_only_our_structure(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_has_the_words_of_the_comment_and_runs_nothing(name: str) -> None:
-    whole = page.render(sample(name))
+    whole = markdown.html_page(sample(name))
     elements = set(re.findall(r"</?([a-z]\w*)", whole))
     assert elements.isdisjoint({"script", "img", "iframe", "link", "form", "object", "svg"})
     assert "default-src 'none'" in whole

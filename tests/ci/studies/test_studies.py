@@ -15,8 +15,7 @@ from benchmarks.points import Point
 from ci.studies import folder, frame, plots, run
 from ci.studies.declared import study_named
 from ci.studies.declared.grouped_gemm import GROUPED_GEMM
-from ci.studies.frame import listed, timed
-from ci.studies.rules import best_choices, losses
+from ci.studies.frame import best_choices, listed, losses, timed
 from ci.studies.run import ReadyPart
 from ci.studies.types import Study, StudyPart, Tried
 from ci.sweeps.catalogue import Catalogue

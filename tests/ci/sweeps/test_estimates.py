@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ci.sweeps import estimates as halving
-from ci.sweeps.estimates import TrialShift, estimates, trial_shifts
+from ci.sweeps import measured as halving
+from ci.sweeps.measured import TrialShift, estimates, trial_shifts
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "h200"
 ROUNDS, LEAST = (8, 20, 40, 40, 40), 0.001
