@@ -49,7 +49,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "site": ("site", "Build the dashboard from the records."),
         "plot": ("site:plot", "Draw a figure of the records for a comment or a paper."),
         "table": ("table", "The maths of comparison tables: ratios, means, wins, groups, regret."),
-        "report": ("report", "Render a report file, or post it as a pull request's comment."),
+        "report": ("github:report", "Render a report file, or post it as a pull request's comment."),
         "detect": ("detect", "Find where the level of a series in a CSV changed."),
     },
     "Set up": {
@@ -77,13 +77,13 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "What workflows and their maintainers call": {
         "ci pools": ("pools", "The machines behind a label or a partition, and what runs there."),
-        "ci start": ("command:start", "Measure one commit on the GPU pools, through GitHub."),
-        "ci runner": ("runner", "Serve GitHub's queue from Slurm: a short-lived runner for each job."),
+        "ci start": ("github:start", "Measure one commit on the GPU pools, through GitHub."),
+        "ci runner": ("pools:runner", "Serve GitHub's queue from Slurm: a short-lived runner for each job."),
         "ci leg": ("leg", "What a pool does for a pull request: compare, verify what the change tunes."),
         "ci night": ("leg:night", "What a pool does in a night: look, measure, measure what was missed."),
-        "ci wait": ("command:wait", "Wait until a machine takes a job of a workflow."),
+        "ci wait": ("github:wait", "Wait until a machine takes a job of a workflow."),
         "ci sift": ("gate:sift", "Keep the trials that fit the run that measured them."),
-        "ci command": ("command", "Answer `/ridgeline ...` on a pull request."),
+        "ci command": ("github:command", "Answer `/ridgeline ...` on a pull request."),
     },
 }
 """Every verb by the group in which people look for it: MODULE or MODULE:COMMAND below ci.commands, what it is for."""

@@ -23,7 +23,7 @@ from ci.history import exact, reading, triage
 from ci.history.analysis import History
 from ci.records import derived, ledger, store
 from ci.records.derived import derive
-from dashboards import cases, compare, events, files, front, kernel, machines, scaling, studies
+from dashboards import cases, compare, events, files, front, kernel, machines, studies
 from dashboards.files import SiteError, receive, script_json, slug
 from dashboards.frame import Site, lanes
 from kernels import project
@@ -130,7 +130,7 @@ def data(site: Site) -> Iterator[tuple[str, Any]]:
     yield from compare.compare_files(site)
     yield "events", events.events_page(site)
     yield from cases.roofline_files(site)
-    yield from scaling.scaling_files(site)
+    yield from cases.scaling_files(site)
     yield from studies.studies_files(site)
     yield "machines", machines.machines_page(site)
 

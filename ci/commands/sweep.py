@@ -30,9 +30,8 @@ from ci.report.document import markdown
 from ci.report.words import plain, plural
 from ci.sweeps import catalogue, grid, show
 from ci.sweeps.measured import MISS, SweepError
-from ci.sweeps.pruning import PointCompiler, prune
+from ci.sweeps.pruning import PointCompiler, Rungs, prune
 from ci.sweeps.run import FOLDER, SweepPlan, expected_minutes, measure, sweep_id
-from ci.sweeps.rungs import Rungs
 from ci.whole_files import replace
 from kernels import project
 

@@ -17,9 +17,8 @@ from ci.git.repository import LocalCheckout
 from ci.studies.types import Study, StudyError, StudyPart, Tried
 from ci.sweeps import catalogue
 from ci.sweeps.catalogue import BackendOffer, Catalogue, some
-from ci.sweeps.pruning import PointCompiler, Pruned, prune
+from ci.sweeps.pruning import PointCompiler, Pruned, Rungs, prune
 from ci.sweeps.run import SweepPlan, expected_minutes, measure, sweep_id
-from ci.sweeps.rungs import Rungs
 
 WHOLE_CALLS = 30
 """Calls timed from the host's side: a launch from Python scatters by some 5 % and the median of 30 by 1 % (1.25 * 5 % /

@@ -1,6 +1,6 @@
 """Measure a sweep: rung by rung, what its file lacks, within a budget; interrupted anywhere, it goes on where it was.
 
-The file is the only memory.  What is measured next follows from its lines (`ci.sweeps.rungs`), so a sweep that was
+The file is the only memory.  What is measured next follows from its lines (`ci.sweeps.pruning`), so a sweep that was
 killed is resumed by the same command, and a finished point is not measured again.
 """
 
@@ -22,8 +22,7 @@ from benchmarks.reach import CheckoutCode, digest
 from ci import harness
 from ci.git.repository import LocalCheckout
 from ci.sweeps.measured import Measured, SweepError, gathered
-from ci.sweeps.pruning import Pruned
-from ci.sweeps.rungs import DueRung, Rungs, due, seen_in
+from ci.sweeps.pruning import DueRung, Pruned, Rungs, due, seen_in
 from ci.trials.file import read
 from ci.trials.trial import Trial
 

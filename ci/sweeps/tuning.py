@@ -22,9 +22,8 @@ from ci.git.repository import LocalCheckout
 from ci.judging import policy
 from ci.sweeps.catalogue import BackendOffer, Catalogue, Identity, TablePlace, Value, by_place
 from ci.sweeps.measured import Measured, SweepError
-from ci.sweeps.pruning import PointCompiler, prune
+from ci.sweeps.pruning import PointCompiler, Rungs, prune
 from ci.sweeps.run import FOLDER, SweepPlan, sweep_id
-from ci.sweeps.rungs import Rungs
 from kernels import project
 
 VERIFYING_ROUNDS = {"gpu": (40, 40, 40), "cpu": (20, 20)}

@@ -14,7 +14,7 @@ import pytest
 from ci.history.types import EventState, SeriesKey
 from ci.records import store
 from ci.records.ledger import base_of
-from dashboards import cases, compare, events, front, kernel, scaling, studies
+from dashboards import cases, compare, events, front, kernel, studies
 from dashboards.frame import RATIO, Site, lanes
 from tests.ci import made_trials
 from tests.ci.sweeps import made_lines
@@ -193,7 +193,7 @@ def test_a_roofline_has_a_point_for_each_own_series_under_its_roof(site: Site) -
 
 
 def test_scaling_has_a_row_for_each_newest_number_of_several_ranks(site: Site) -> None:
-    ((_, page),) = scaling.scaling_files(site)
+    ((_, page),) = cases.scaling_files(site)
     rows = [row for table in found(page, "table") for row in table["rows"]]
     assert {row[2] for row in rows} == {8}
     assert {row[0] for row in rows} == {"all_gather", "gemm_all_scatter"}

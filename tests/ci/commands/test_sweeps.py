@@ -16,8 +16,7 @@ from benchmarks.points import Point
 from ci.__main__ import main
 from ci.sweeps import catalogue, run
 from ci.sweeps.measured import read
-from ci.sweeps.pruning import PointCompiler, Pruned
-from ci.sweeps.rungs import DueRung
+from ci.sweeps.pruning import DueRung, PointCompiler, Pruned
 from tests.ci import made_trials
 from tests.ci.made_trials import HEAD, write
 from tests.ci.sweeps import driver

@@ -20,9 +20,8 @@ from ci.studies.run import ReadyPart
 from ci.studies.types import Study, StudyPart, Tried
 from ci.sweeps.catalogue import Catalogue
 from ci.sweeps.measured import gathered
-from ci.sweeps.pruning import PointCompiler, Pruned
+from ci.sweeps.pruning import PointCompiler, Pruned, Rungs
 from ci.sweeps.run import Progressed, SweepPlan
-from ci.sweeps.rungs import Rungs
 from ci.trials.trial import Trial
 from tests.ci import made_trials
 from tests.ci.studies.test_declared import made_rows

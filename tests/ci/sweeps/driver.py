@@ -11,9 +11,8 @@ from benchmarks.points import Point
 from ci import harness
 from ci.git.repository import Commit, LocalCheckout
 from ci.sweeps import run
-from ci.sweeps.pruning import Pruned
+from ci.sweeps.pruning import Pruned, Rungs
 from ci.sweeps.run import SweepPlan
-from ci.sweeps.rungs import Rungs
 from tests.ci.made_trials import HEAD
 
 WARPS = range(1, 13)

@@ -22,9 +22,8 @@ from benchmarks import lifetime
 from benchmarks.points import Point, UntimedPoint
 from ci.sweeps import measured, run, show
 from ci.sweeps.measured import Measured, SweepError, read
-from ci.sweeps.pruning import Dropped, Pruned
+from ci.sweeps.pruning import Dropped, DueRung, Pruned, Rungs, due, seen_in
 from ci.sweeps.run import SweepPlan
-from ci.sweeps.rungs import DueRung, Rungs, due, seen_in
 from ci.trials.file import read as read_file
 from tests.ci.made_trials import MACHINE, parsed, trial, write
 from tests.ci.sweeps import driver
