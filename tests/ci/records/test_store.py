@@ -25,9 +25,9 @@ from benchmarks.trial_file import Status
 from ci.options import USAGE
 from ci.records import pooling
 from ci.records import store as records
+from ci.records.derived import sustained_vs_spaced
 from ci.records.ledger import base_of
 from ci.records.rows import FEWEST_SAMPLES
-from ci.records.sustained import beside
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
 from tests.kit import commits_of_one_second, git, repository, ridgeline
 
@@ -702,7 +702,7 @@ def test_both_regimes_stand_beside_each_other(tmp_path: Path) -> None:
     results = tmp_path / "results"
     lines = [trial(number=n) for n in range(3)] + [sustained(n) for n in range(3)]
     records.record([write(tmp_path / "t.jsonl", *lines)], results)
-    rows = {row.backend: row for row in beside(results)}
+    rows = {row.backend: row for row in sustained_vs_spaced(results)}
     ours = rows["triton"]
     assert (ours.kernel, ours.case, ours.machine) == ("gemm", "m16", NAME)
     assert (ours.sustained.commit, ours.spaced.commit) == (HEAD, HEAD)
@@ -710,4 +710,4 @@ def test_both_regimes_stand_beside_each_other(tmp_path: Path) -> None:
     assert (ours.spaced.ratio, ours.sustained.ratio) == (pytest.approx(0.5), pytest.approx(1.0))
     assert ours.sustained.low <= 1.0 <= ours.sustained.high
     assert rows["blas"].baseline
-    assert beside(tmp_path / "nothing") == []
+    assert sustained_vs_spaced(tmp_path / "nothing") == []
