@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from dashboards import cases, kernel, machines, scaling, studies
+from dashboards import cases, kernel, machines, studies
 from dashboards.build import read
 from dashboards.files import natural
 from dashboards.frame import Commit, Lane, Site
@@ -92,8 +92,8 @@ def roofline(site: Site, wanted: Wanted) -> tuple[Piece, Lane]:
 
 
 def of_ranks(site: Site, wanted: Wanted) -> tuple[Piece, None]:
-    points = [point for point in scaling.newest_points(site) if point.kernel == wanted.kernel]
-    pictures = scaling.pictures(points)
+    points = [point for point in cases.newest_points(site) if point.kernel == wanted.kernel]
+    pictures = cases.pictures(points)
     if not pictures:
         raise FigureError(f"no problem of {wanted.kernel} was measured with two numbers of ranks")
     shape_of = {point.case: point.shape for point in points}
