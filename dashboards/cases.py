@@ -1,4 +1,4 @@
-"""The roofline of a machine: what cases achieve over their intensity, under the roofs of the device."""
+"""Pages over all cases: the roofline of a machine under its device's roofs, and scaling over the number of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ridgeline ci pools`: the machines behind a label or a partition, and what runs on them."""
+"""`ridgeline ci pools` and `ci runner`: the machines behind a label or a partition, and what serves their queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown beside the seconds: rates, shares of the peak, ratios to the vendor library.
+"""What is shown beside the seconds: rates, shares of the peak, ratios to the vendor library, and sustained times.
 
 Functions take the long frame of :func:`ci.records.store.load` and return columns aligned with it; NaN where a row has
 no time or the quantity means nothing (TFLOPS of a copy).  Nothing here is ever stored.
@@ -155,9 +155,6 @@ def chosen(
     if since is not None:
         frame = frame[frame["date"] >= pd.Timestamp(since, tz="UTC")]
     return frame.reset_index(drop=True)
-
-
-# The times of sustained calls beside those of spaced ones.
 
 
 # The sustained times of the newest records beside the spaced ones: the same case and backend on the same machine.

@@ -226,9 +226,6 @@ def left_out(file: TrialFile) -> list[str]:
 
 
 # Records of other regimes than "spaced", in folders of their own: times of two regimes are never compared.
-
-
-# Where the records of a regime are.
 #
 # Sustained times lie in `results_sustained/`, a folder like `results/` in every respect (asv.sustained.json is its
 # configuration for asv), with series and benchmark definitions of its own.  Whoever reads a folder so has times of one

@@ -1,4 +1,4 @@
-"""What the lines of a sweep say of its points: one row for each, and where they were measured.
+"""What the lines of a sweep say of its points: one row for each, where they were measured, and how sure a ratio is.
 
 Every point is a ratio to the anchor that was timed in turn with it; its interval is over trials (`ci.stats`), or where
 a point has a single trial, of the spread that the rounds of the trial imply.
@@ -326,9 +326,6 @@ def _over_trials(seen: Mapping[Key, Sequence[Observation]], settings: policy.Set
         key: dict(zip(TIMES[2:], observation.ratios, strict=True))
         for key, observation in zip(sampled, effects_of, strict=True)
     }
-
-
-# Points against an anchor: what few rounds say of a ratio, and which points need more of them.
 
 
 # What the trials of many points say of their ratios to the anchor: a mean and its standard deviation each.

@@ -1,4 +1,5 @@
-"""Which points need no GPU time: what cannot run, and what would run the code of another point.
+"""Which points need no GPU time, and which need more of it: what cannot run, what would run the code of another point,
+and the rungs that the others climb.
 
 `python -m benchmarks.isa --points FILE` compiles every point ahead of time.  Two points are equal if the
 launches have the same code, the same scalar arguments and the same grid; points whose knobs come to the same are equal

@@ -1,4 +1,4 @@
-"""Study h: the backends of the grouped GEMM, for each product, model and routing."""
+"""Study h: the backends of the grouped GEMM, for each product, model and routing, and the library's on streams."""
 
 from __future__ import annotations
 
