@@ -142,7 +142,7 @@ def test_a_kernel_knows_the_size_of_its_grid(arch):
 def test_what_a_driver_lacks_here_is_named():
     with emulated("gfx950") as driver:
         assert driver.utils.get_device_properties(0)["multiprocessor_count"] == 256
-        assert not hasattr(driver, "get_benchmarker")
+        assert not hasattr(driver, "clear_cache")
         with pytest.raises(NotEmulated, match="an emulator of gfx950 has no get_empty_cache"):
             driver.get_empty_cache_for_benchmark()
 
@@ -154,7 +154,7 @@ def raised(call) -> Exception:
 
 
 def test_only_what_the_operator_does_wrong_is_no_gap_of_the_emulator():
-    gaps = [Unknown("V_DOT9"), NotExecutable("two launches"), NotEmulated("no get_benchmarker()")]
+    gaps = [Unknown("V_DOT9"), NotExecutable("two launches"), NotEmulated("no get_empty_cache_for_benchmark()")]
     gaps += [raised(lambda: torch.cuda.current_stream().synchronize())]
     assert [is_gap(error) for error in gaps] == [True] * 4
     own = [Fault("4 bytes outside of every buffer"), TypeError("missing an argument"), raised(lambda: [][1])]
