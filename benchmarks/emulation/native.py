@@ -285,15 +285,6 @@ class NativeMachine(Machine):
 
     def _context(self, waves: Waves) -> None:
         self._warps = int(np.count_nonzero(waves.own() == waves.own()[0]))
-        buffers = self.accesses.memory.buffers()
-        self._lines = []
-        table = np.zeros((len(buffers), context.BUFFER_BYTES // 8), np.uint64)
-        for row, (start, contents, _) in zip(table, buffers, strict=True):
-            count = (start + len(contents) - 1 >> 6) - (start >> 6) + 1
-            bits = [np.zeros(count // 8 + 1, np.uint8) for _ in runtime.WHATS]
-            self._lines.append((start >> 6, bits))
-            delta = contents.ctypes.data - start & (1 << 64) - 1
-            row[:] = start, len(contents), delta, *(one.ctypes.data for one in bits)
         scalars, lanes = np.zeros((len(waves), 128), np.uint32), np.ascontiguousarray(waves.v[0])
         used = np.flatnonzero(waves.s.any(1))
         scalars[:, used] = waves.s[used].T
@@ -302,8 +293,6 @@ class NativeMachine(Machine):
         keys = np.zeros(4 * runtime.SLOTS, np.int64)
         self._context_words = np.zeros(context.CONTEXT_BYTES // 8, np.uint64)
         held = {
-            context.BUFFERS: table.ctypes.data,
-            context.COUNT: len(buffers),
             context.LDS_BYTES: self.accesses.lds_bytes,
             context.COUNTERS: self._counters.ctypes.data,
             context.SEEN: seen.ctypes.data,
@@ -323,7 +312,28 @@ class NativeMachine(Machine):
         }
         for place, value in held.items():
             self._context_words[place // 8] = value
-        self._kept = (table, seen, keys, scalars, lanes)
+        self._kept = (seen, keys, scalars, lanes)
+        self._tables, self._lines = [np.zeros((0, context.BUFFER_BYTES // 8), np.uint64)], []
+        self._list_buffers()
+
+    def _list_buffers(self) -> None:
+        """Buffers of the memory that native code does not know yet, after the others: it keeps where their rows are."""
+        table, known = self._tables[-1], {int(row[0]) for row in self._tables[-1][: len(self._lines)]}
+        buffers = self.accesses.memory.buffers()
+        if len(buffers) > len(table):
+            table = np.zeros((2 * len(buffers), context.BUFFER_BYTES // 8), np.uint64)
+            table[: len(known)] = self._tables[-1][: len(known)]
+            self._tables.append(table)
+        for start, contents, _ in buffers:
+            if start in known:
+                continue
+            count = (start + len(contents) - 1 >> 6) - (start >> 6) + 1
+            bits = [np.zeros(count // 8 + 1, np.uint8) for _ in runtime.WHATS]
+            delta = contents.ctypes.data - start & (1 << 64) - 1
+            table[len(self._lines)] = start, len(contents), delta, *(one.ctypes.data for one in bits)
+            self._lines.append((start >> 6, bits))
+        self._context_words[context.BUFFERS // 8] = table.ctypes.data
+        self._context_words[context.COUNT // 8] = len(self._lines)
 
     # Running.
 
@@ -369,6 +379,8 @@ class NativeMachine(Machine):
         """Do what a wave asks for, and go on."""
         wave = int(self._context_words[context.AT_WAVE // 8])
         self._ask(_Wave(blocks[wave], group, wave))
+        if len(self.accesses.memory.buffers()) > len(self._lines):
+            self._list_buffers()
         left = int(blocks[wave].view(np.int64)[BUDGET // 8])  # what it asks for does not lengthen its turn
         self._context_words[context.BRANCHES // 8] = max(1, left)
         return int(self._run_group(self._context_words.ctypes.data, blocks.ctypes.data, group, wave))

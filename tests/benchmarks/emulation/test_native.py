@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.emulation import code_object, library
 from benchmarks.emulation import launch as launches
-from benchmarks.emulation import library
 from benchmarks.emulation.code_object import NotExecutable
 from benchmarks.emulation.layout import ASK, FUNCTION, PARAMETERS, RECORD, SCC, WAVE_BYTES, V
 from benchmarks.emulation.lowering import function
 from benchmarks.emulation.machine import _compiled
 from benchmarks.emulation.native import NativeMachine, _aligned
 from benchmarks.emulation.tracing import traced
-from benchmarks.emulation.waves import EXEC, LANES, Waves
+from benchmarks.emulation.waves import EXEC, LANES, Memory, Waves
 from tests.benchmarks.emulation import instructions, kernels
 from tests.benchmarks.emulation.instructions import TARGET, Case
 from tests.kit import mostly_nightly
@@ -127,6 +127,28 @@ def test_memory_and_counts_of_a_launch_are_equal(monkeypatch, arch, name):
     data = kernels.compiled(getattr(kernels, name), arch, types, constants).asm["hsaco"]
     native, executor = both(monkeypatch, data, arguments, grid)
     assert native == executor
+
+
+def test_native_code_learns_of_buffers_that_lie_beyond_its_arguments(monkeypatch):
+    x, y = np.random.default_rng(0).standard_normal((2, 5 * 512)).astype(np.float32)
+    types = ("*fp32", "*fp32", "*fp32", "i32")
+    code = code_object.read(kernels.compiled(kernels.added, "gfx942", types, (512,)).asm["hsaco"])
+    asked, found, out = [], [], np.zeros_like(x)
+    ask = NativeMachine._ask
+    monkeypatch.setattr(NativeMachine, "_ask", lambda self, wave: [asked.append(wave), ask(self, wave)])
+    for machine in (NativeMachine, None):
+        monkeypatch.setattr(launches, "_native", lambda machine=machine: machine)
+        memory, out[:] = Memory(), 0
+        known, *others = ((one.ctypes.data, one.view(np.uint8), "") for one in (out, x, y))
+        memory.add(*known)
+        memory.beyond = lambda address, others=others: next(
+            (one for one in others if one[0] <= address < one[0] + len(one[1])), None
+        )
+        arguments = launches.segment(code, [np.uint64(one.ctypes.data) for one in (x, y, out)] + [np.asarray(x.size)])
+        found.append((launches.launch(code, memory, arguments, (5, 1, 1), 4, 0), out.tobytes()))
+    assert found[0] == found[1]
+    assert found[0][1] == (x + y).tobytes()
+    assert len(asked) == 2  # once for each
 
 
 def test_a_fault_is_told_as_the_executor_tells_it(monkeypatch):
