@@ -90,7 +90,7 @@ SUBMODULE = "160000"
 
 def _known_to_git(root: Path) -> dict[str, str] | None:
     """The files of the checkout whose root a folder is, and the commit of each submodule; None without git, or for a
-    folder that is no checkout."""
+    folder that is not a checkout."""
     command = ["git", "-C", str(root), "ls-files", "-z", "--stage", "--others", "--exclude-standard"]
     try:
         listed = subprocess.run(command, capture_output=True, check=True).stdout if (root / ".git").exists() else None

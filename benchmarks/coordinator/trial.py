@@ -236,8 +236,12 @@ class Session:
     def _heap_undecided(self, one: PlannedTrial) -> bool:
         """Whether a trial's ranks have to find out where the symmetric heap works."""
         worlds = {case.world for case in one.cases if case.world > 1 and not case.skip}
-        asked = self.machine["kind"] == "gpu" and self.protocol.heap == "auto"
-        return asked and any("home" not in self._heaps.get(world, {}) for world in worlds)
+        return self.machine["kind"] == "gpu" and any(self._home(world) == "auto" for world in worlds)
+
+    def _home(self, world: int) -> str:
+        """Where the symmetric heap of so many ranks is, "auto" where they have to find out."""
+        home: str = self._heaps.get(world, {}).get("home", self.protocol.heap)
+        return home
 
     def _lanes(self, wanted: Sequence[PlannedTrial]) -> int:
         """How many trials are prepared side by side.  Bursts heat the device."""
@@ -360,7 +364,7 @@ class Session:
             flush_bytes=self.flush_bytes() if flushed else 0,
             heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory,
-            heap=self._heaps.get(world, {}).get("home", self.protocol.heap),
+            heap=self._home(world),
             ledger=self._ledger,
             quiet=self._quiet,
             ahead=self._ahead,

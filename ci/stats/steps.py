@@ -2,7 +2,7 @@
 
 A series is freed of short spikes, then split top-down: the clearest split is taken while it stands out
 of the noise that is left beside it, of which the autocorrelation raises the bar.  What a smooth drift
-explains as well is no step.  The bar is set for the whole series: 1 of 200 series without a step raises any alarm.
+explains as well is not a step.  The bar is set for the whole series: 1 of 200 series without a step raises any alarm.
 
 A split of the whole series is blind to a level that comes and goes, so every split of a set of nested windows is
 looked at (seeded binary segmentation: Kovacs, Buehlmann, Li and Munk, Biometrika 110, 2023).  The gain of a split is
@@ -39,7 +39,7 @@ MEDIAN_ERROR = (np.pi / 2) ** 0.5
 """Standard error of the median of normal values / that of their mean."""
 
 SHORTEST = 3
-"""Points of the shortest level: spikes of one or two points are no step."""
+"""Points of the shortest level: spikes of one or two points are not steps."""
 
 Split = tuple[int, int, int]
 """Levels [start, place) and [place, stop) of a series."""
@@ -281,7 +281,7 @@ def level_edges(series: CleanSeries, bar: float) -> list[int]:
     edges = [0, points]
     while (place := _loudest(series, splits, edges, bar)) is not None:
         edges = sorted([*edges, place])
-    return _settled(series, edges, bar)
+    return _edges_that_stand(series, edges, bar)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -333,7 +333,7 @@ def _clearest(series: CleanSeries, splits: Splits, edges: Sequence[int]) -> Iter
     return ((a, k, b) for _, a, k, b in sorted(candidates, reverse=True)[:TRIES])
 
 
-def _settled(series: CleanSeries, edges: list[int], bar: float) -> list[int]:
+def _edges_that_stand(series: CleanSeries, edges: list[int], bar: float) -> list[int]:
     """Each split placed again between its neighbours; those that then do not stand out are dropped, weakest first.
 
     A split that a smooth drift explains as well does not stand out at all.

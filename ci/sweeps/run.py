@@ -167,12 +167,12 @@ def sweep_id(operator: str, checkout: LocalCheckout, rungs: Rungs, out: Path | N
     """
     commit = checkout.commit.hash if checkout.commit else ""
     code = CheckoutCode(checkout.path)
-    files = {path for path in code.files() if out is None or not _beside(checkout.path / path, out)}
+    files = {path for path in code.files() if out is None or not _is_of_sweep(checkout.path / path, out)}
     parts = [operator, commit, digest(code.tree, files), rungs.rounds]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 
-def _beside(path: Path, out: Path) -> bool:
+def _is_of_sweep(path: Path, out: Path) -> bool:
     """Whether a file is out, or its table, lock or draft."""
     name = path.name.lstrip(".")
     return path.parent.resolve() == out.parent.resolve() and name.startswith(out.name.partition(".")[0] + ".")

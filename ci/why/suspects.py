@@ -127,9 +127,9 @@ class Sides:
         for name in parts:
             numbers = {number for s in suspects if s.path == name for number in s.hunks}
             files[name] = put_back(*self.texts(name), numbers).encode()
-        return self._made(files) if files else self.head
+        return self._head_with(files) if files else self.head
 
-    def _made(self, files: dict[str, bytes | None]) -> LocalCheckout:
+    def _head_with(self, files: dict[str, bytes | None]) -> LocalCheckout:
         """A copy of head with these contents; one that is there already is used as it is."""
         uncommitted = [content(self.head.path / name) for name in self.head.changed]
         key = digest(self.head.commit.hash, uncommitted, sorted(files.items()))

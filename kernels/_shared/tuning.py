@@ -46,7 +46,7 @@ def _knobs_only(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def tuned_knobs(table: Tuned, case: Case, arch: str) -> dict[str, Any]:
     """The knobs of a case: those of its entry in the table, or by the table's rule."""
-    return dict(_entry(table, [*_place(table, arch), table.key(case)]) or table.rule(case, arch))
+    return dict(_entry(table, [*_table_names(table, arch), table.key(case)]) or table.rule(case, arch))
 
 
 def first_then(chosen: dict[str, Any], others: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def described(backend: Backend, case: Case, arch: str) -> dict[str, Any] | None:
     place = backend.tuned
     if place is None:
         return None
-    table = _place(place, arch)
+    table = _table_names(place, arch)
     return {
         "file": place.file,
         "table": table,
@@ -113,7 +113,7 @@ def described(backend: Backend, case: Case, arch: str) -> dict[str, Any] | None:
     }
 
 
-def _place(table: Tuned, arch: str) -> list[str]:
+def _table_names(table: Tuned, arch: str) -> list[str]:
     """Names of the tables around an entry."""
     return [table.section, arch] if table.section else [arch]
 

@@ -367,7 +367,7 @@ def launch(x):
 )
 def test_comments_and_formatting_are_no_change(tmp_path, base, head, differs):
     texts = ({"kernels/gemm/launch.py": text} for text in (base, head))
-    trees = [made(tmp_path / name, changed) for name, changed in zip("ab", texts, strict=True)]
+    trees = [sources_in(tmp_path / name, changed) for name, changed in zip("ab", texts, strict=True)]
     assert ("gemm" in compared(*trees).differing) is differs
 
 
@@ -400,7 +400,7 @@ SOURCES = {
 }
 
 
-def made(folder: Path, changed: dict[str, str | None]) -> SourceTree:
+def sources_in(folder: Path, changed: dict[str, str | None]) -> SourceTree:
     for name, text in {**SOURCES, **changed}.items():
         if text is not None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -428,7 +428,10 @@ def made(folder: Path, changed: dict[str, str | None]) -> SourceTree:
     ],
 )
 def test_a_changed_file_reaches_the_operators_that_use_it(tmp_path, changed, differing):
-    base, head = made(tmp_path / "base", {}), made(tmp_path / "head", {changed: SOURCES[changed] + "more = 1\n"})
+    base, head = (
+        sources_in(tmp_path / "base", {}),
+        sources_in(tmp_path / "head", {changed: SOURCES[changed] + "more = 1\n"}),
+    )
     found = reach.compared(base, head)
     assert (set(found.differing), found.unknown) == (differing, "")
     assert set(found.same) == {"gemm", "gather", "reduce"} - differing
@@ -436,13 +439,16 @@ def test_a_changed_file_reaches_the_operators_that_use_it(tmp_path, changed, dif
 
 
 def test_a_file_that_is_new_or_gone_counts(tmp_path):
-    base = made(tmp_path / "base", {"kernels/gemm/new.py": ""})
-    head = made(tmp_path / "head", {"kernels/gather.py": None, "kernels/scan.py": KERNEL.format("scan")})
+    base = sources_in(tmp_path / "base", {"kernels/gemm/new.py": ""})
+    head = sources_in(tmp_path / "head", {"kernels/gather.py": None, "kernels/scan.py": KERNEL.format("scan")})
     assert set(reach.compared(base, head).differing) == {"gemm", "gather", "scan"}
 
 
 def test_what_cannot_be_read_reaches_everything(tmp_path):
-    base, head = made(tmp_path / "base", {}), made(tmp_path / "head", {"kernels/odd.py": "k = Kernel(make())"})
+    base, head = (
+        sources_in(tmp_path / "base", {}),
+        sources_in(tmp_path / "head", {"kernels/odd.py": "k = Kernel(make())"}),
+    )
     assert "cannot be read" in reach.compared(base, head).unknown
     with pytest.raises(Unreadable):
         reach.declared(head)

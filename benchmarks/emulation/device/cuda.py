@@ -201,7 +201,7 @@ def _set_default_tensor_type(kind: Any) -> None:
 
 
 def _profiler() -> None:
-    """torch.profiler records the host only: no driver reports kernels, and there are no times."""
+    """torch.profiler records only the host: the emulator reports neither kernels nor times to it."""
     original = torch.autograd.profiler.profile.__init__
 
     def init(self: Any, enabled: bool = True, *args: Any, use_device: Any = None, **kwargs: Any) -> None:

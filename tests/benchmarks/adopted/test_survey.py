@@ -243,11 +243,11 @@ SCRIPT = """
 import torch, mylib
 from helper import run_all
 
-def made(provider, size):
+def random_input(provider, size):
     print("built", provider, size)
     return torch.rand(size)
 
-run_all(made, {"mine": mylib.double, "other": torch.relu, "third": torch.abs}, (8, 16))
+run_all(random_input, {"mine": mylib.double, "other": torch.relu, "third": torch.abs}, (8, 16))
 """
 
 HELPER = '''
