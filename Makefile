@@ -71,7 +71,7 @@ test: lint compiled
 # each worker collects once.  What pytest makes of the files takes half of that: the first line does it for all of them.
 # Those that share what takes long to make are a group (pytest.mark.xdist_group), of one worker.
 test-pr: compiled
-	$(PYTEST) --collect-only -qq >/dev/null
+	$(PYTEST) --collect-only -qq >/dev/null || true  # what cannot be collected the next line says
 	$(PYTEST) -m "not nightly" -n 4 --dist loadgroup
 
 test-slow: compiled

@@ -11,23 +11,23 @@ from benchmarks.reach import Reach
 from ci.harness import MeasurePlan
 from ci.judging import reach
 from ci.judging.types import Judgement, Verdict, to_json
-from tests.benchmarks.test_reach import SOURCES, made
+from tests.benchmarks.test_reach import SOURCES, sources_in
 from tests.kit import commit, git, repository
 
 FOUND = Reach(("all_gather", "softmax"), {"gemm": ("kernels/gemm/launch.py",)})
 
 
 def test_commits_are_read_from_git_as_from_their_folders(tmp_path: Path) -> None:
-    made(tmp_path, {})
+    sources_in(tmp_path, {})
     base = git(repository(tmp_path), "rev-parse", "HEAD")
     [before] = reach.trees_of(tmp_path, [base])
-    assert before.layout == made(tmp_path, {}).layout
-    assert before.files == {path: made(tmp_path, {}).digest(path) for path in made(tmp_path, {}).files}
+    assert before.layout == sources_in(tmp_path, {}).layout
+    assert before.files == {path: sources_in(tmp_path, {}).digest(path) for path in sources_in(tmp_path, {}).files}
     changed = {
         "kernels/gemm/launch.py": SOURCES["kernels/gemm/launch.py"] + "more = 'é'\n",
         "kernels/gemm/data.bin": "\x00",
     }
-    made(tmp_path, changed)
+    sources_in(tmp_path, changed)
     head = commit(tmp_path)
     assert reach.of_commits(tmp_path, base, head).differing == {"gemm": tuple(sorted(changed))}
     assert set(reach.of_commits(tmp_path, base, base).same) == {"gemm", "gather", "reduce"}
