@@ -13,7 +13,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -168,7 +168,7 @@ def generators(module: ModuleType) -> list[tuple[np.random.Generator, Any]]:
 
 
 @pytest.fixture(autouse=True)
-def _drawn_alike(request: pytest.FixtureRequest) -> None:
+def _drawn_alike(request):
     """A test draws the same whichever tests came before it: what fails once fails again."""
     module: ModuleType = request.module
     for generator, state in STATES.setdefault(module.__name__, generators(module)):
@@ -190,7 +190,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+def golden(request):
     """Compare a text with its golden file; on a difference the message is the diff and the command to accept it."""
     update = request.config.getoption("--update-golden")
 

@@ -90,7 +90,7 @@ def sources() -> list[Path]:
 
 
 @pytest.mark.slow
-def test_every_command_in_a_text_can_be_pasted() -> None:
+def test_every_command_in_a_text_can_be_pasted():
     advice = [(path, words) for path in sources() for text in texts(path) for words in commands(text)]
     assert len(advice) > 100, "they are looked for where they stand"
     assert {(str(path), words): said for path, words in advice if (said := fault(words))} == {}
@@ -105,7 +105,7 @@ def test_every_command_in_a_text_can_be_pasted() -> None:
         ("`/ridgeline gpu SHA`, from ridgeline.spec, the ridgeline draws", []),
     ],
 )
-def test_commands_are_found_in_sentences(text: str, words: list[str]) -> None:
+def test_commands_are_found_in_sentences(text, words):
     assert commands(text) == words
 
 
@@ -124,12 +124,12 @@ def test_commands_are_found_in_sentences(text: str, words: list[str]) -> None:
         ("sweep gemm --knob 'N=V,V'", ""),
     ],
 )
-def test_a_command_that_cannot_be_pasted_is_seen(words: str, said: str) -> None:
+def test_a_command_that_cannot_be_pasted_is_seen(words, said):
     assert said in fault(words)
     assert bool(said) == bool(fault(words))
 
 
-def test_a_report_names_the_command_that_shows_it_again() -> None:
+def test_a_report_names_the_command_that_shows_it_again():
     worse = samples.slower()
     shown = "ab 9f8e7d6c5b4a 0123456789ab --kernel gemm --tier sweep"
     assert words.command(worse).startswith(f"ridgeline {shown} --case gemm/")
@@ -145,7 +145,7 @@ def test_a_report_names_the_command_that_shows_it_again() -> None:
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy(tmp_path_factory):
     """A folder within a repository of twenty commits with a kernel for a CPU."""
     repository = tmp_path_factory.mktemp("advice") / "repository"
     toys.made(repository)
@@ -174,7 +174,7 @@ def advised(verb: list[str], printed: str) -> list[str]:
 
 
 @pytest.mark.nightly
-def test_an_interrupted_check_goes_on_by_the_command_that_it_prints(toy: Path) -> None:
+def test_an_interrupted_check_goes_on_by_the_command_that_it_prints(toy):
     check = started(toy, "check --base v0 --kernel rows --trials 3 --rounds 11 --no-why")
     trials = toy.parents[1] / ".ridgeline/trials"
     deadline = time.monotonic() + 120
@@ -232,7 +232,7 @@ ci pools
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", mostly_nightly(OUTPUTS.strip().splitlines(), *OUTPUTS.strip().splitlines()[::4]))
-def test_what_a_verb_prints_can_be_pasted(toy: Path, words: str) -> None:
+def test_what_a_verb_prints_can_be_pasted(toy, words):
     printed = started(toy, words).communicate(timeout=120)[0]
     assert "Traceback" not in printed
     advised(words.split(), printed)

@@ -99,7 +99,7 @@ def within(module: str, rooms: Iterable[str]) -> list[str]:
     return [room for room in rooms if module == room or module.startswith(f"{room}.")]
 
 
-def test_a_room_imports_only_what_the_table_allows() -> None:
+def test_a_room_imports_only_what_the_table_allows():
     for module in files():
         ours = {name for name in imports(module) if name.partition(".")[0] in PACKAGES}
         room = max(within(module, ROOMS), key=len)
@@ -115,7 +115,7 @@ BESIDE_FOREIGN_CODE = (
 """What is imported in a process that imports a project's code, whose packages may have the names of ours."""
 
 
-def test_beside_foreign_code_our_modules_name_each_other_relatively() -> None:
+def test_beside_foreign_code_our_modules_name_each_other_relatively():
     before = {"benchmarks", "benchmarks.lifetime"}  # a program that is started by its path, until it has settled
     for module in (name for name in files() if within(name, BESIDE_FOREIGN_CODE)):
         nodes = ast.walk(syntax(module))
@@ -123,21 +123,21 @@ def test_beside_foreign_code_our_modules_name_each_other_relatively() -> None:
         assert {name for name in plain if name.partition(".")[0] in PACKAGES} <= before, module
 
 
-def test_verbs_are_imported_by_the_command_line_alone() -> None:
+def test_verbs_are_imported_by_the_command_line_alone():
     users = {module for module in files() if any(name.startswith("ci.commands.") for name in imports(module))}
     assert {module for module in users if not module.startswith("ci.commands.")} <= {"ci.__main__"}
 
 
-def test_what_every_node_reads_needs_the_standard_library_only() -> None:
+def test_what_every_node_reads_needs_the_standard_library_only():
     for module in LIGHT:
         assert {name for name in imports(module) if name.partition(".")[0] not in STDLIB} <= set(LIGHT), module
 
 
-def test_no_files_import_each_other_in_a_circle() -> None:
+def test_no_files_import_each_other_in_a_circle():
     tuple(graphlib.TopologicalSorter({module: at_load(module) for module in files()}).static_order())
 
 
-def test_no_folders_import_each_other_in_a_circle() -> None:
+def test_no_folders_import_each_other_in_a_circle():
     def folder(module: str) -> str:
         return module if files()[module].name == "__init__.py" else module.rpartition(".")[0]
 
@@ -148,12 +148,12 @@ def test_no_folders_import_each_other_in_a_circle() -> None:
     tuple(graphlib.TopologicalSorter(graph).static_order())
 
 
-def test_a_module_is_a_chapter() -> None:
+def test_a_module_is_a_chapter():
     lengths = {module: path.read_text().count("\n") for module, path in files().items()}
     assert {module: length for module, length in lengths.items() if length > 700} == {}
 
 
-def test_values_without_a_type_stay_at_the_edges() -> None:
+def test_values_without_a_type_stay_at_the_edges():
     untyped = re.compile(r"\b(?:dict|Mapping)\[str, Any\]")
     counts = {module: len(untyped.findall(path.read_text())) for module, path in files().items()}
     found = {module: count for module, count in counts.items() if count and module.startswith("ci")}

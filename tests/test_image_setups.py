@@ -44,7 +44,7 @@ PIPS = ("22.3.1" if sys.version_info < (3, 12) else "23.2.1", "newest")
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+def wheels(tmp_path_factory):
     """Project and version -> its wheel; the newest pip and setuptools as well.  Downloaded once for all workers."""
     shared = tmp_path_factory.getbasetemp()
     shared = (shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared) / "wheels"
@@ -159,7 +159,7 @@ def made(tree: Path, target: Sequence[str], image: Image, wheel: Path) -> str:
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path):
     """This tree with one kernel and no records."""
     return copied(tmp_path / "tree")
 
@@ -183,9 +183,7 @@ CHECKED = list({kind: (kind, *rest) for kind, *rest in reversed(PAIRS)}.values()
         for number, pair in enumerate(PAIRS)
     ],
 )
-def test_make_setup_takes_any_setuptools_and_pip_and_make_check_measures(
-    kind: Callable[[Image], None], setuptools: str, pip: str, tree: Path, tmp_path: Path, wheels: Wheels
-) -> None:
+def test_make_setup_takes_any_setuptools_and_pip_and_make_check_measures(kind, setuptools, pip, tree, tmp_path, wheels):
     checked = (kind, setuptools, pip) in CHECKED
     image = Image(tmp_path / "image", wheels["setuptools", setuptools], wheels["pip", pip], checked)
     kind(image)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,7 @@ def dotted(version: tuple[int, int]) -> str:
 # ---- one range ----
 
 
-def test_the_doctor_warns_outside_the_range_of_pyproject() -> None:
+def test_the_doctor_warns_outside_the_range_of_pyproject():
     declared = {
         "python": (set_up.pythons()[0], set_up.pythons()[-1]),
         "torch": (OLDEST_TORCH, (BEYOND_TORCH[0], BEYOND_TORCH[1] - 1)),
@@ -48,7 +48,7 @@ def test_the_doctor_warns_outside_the_range_of_pyproject() -> None:
 
 
 @pytest.mark.parametrize("path", ["README.md", ".github/guides/your_repository.md", ".github/guides/github.md"])
-def test_texts_name_the_range_of_pyproject(path: str) -> None:
+def test_texts_name_the_range_of_pyproject(path):
     text = " ".join((ROOT / path).read_text(encoding="utf-8").split())
     assert f"Python {PYTHONS[0]} to {PYTHONS[-1]}" in text
     named = re.search(r"torch (2[.\d]+) to (2[.\d]+)[,;] Triton (3[.\d]+) to (3[.\d]+)", text)
@@ -58,14 +58,14 @@ def test_texts_name_the_range_of_pyproject(path: str) -> None:
         assert named.groups() == tested
 
 
-def test_no_text_names_another_range() -> None:
+def test_no_text_names_another_range():
     for path in (*ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.md")):
         if path.name != "CHANGELOG.md":
             named = re.findall(r"Python (3\.\d+ (?:to|or|and) \S+)", path.read_text(encoding="utf-8"))
             assert {words.rstrip(",;:.") for words in named} <= {f"{PYTHONS[0]} to {PYTHONS[-1]}"}, path
 
 
-def test_workflows_take_a_tested_python() -> None:
+def test_workflows_take_a_tested_python():
     for path in (*(ROOT / ".github").rglob("*.yml"), *(ROOT / "ci/newcomer/templates").glob("*.j2")):
         for version in re.findall(r'(?:python-version|default): "?(3\.\d+)', path.read_text(encoding="utf-8")):
             assert version in PYTHONS, path
@@ -80,7 +80,7 @@ def test_workflows_take_a_tested_python() -> None:
 @pytest.mark.parametrize(
     "words", [("--extra", "cpu", "--extra", "dev", "-c", "constraints.txt"), ("--extra", "cpu")], ids=["clone", "wheel"]
 )
-def test_the_extras_resolve_to_wheels_from_plain_pypi(python: str, words: Sequence[str]) -> None:
+def test_the_extras_resolve_to_wheels_from_plain_pypi(python, words):
     """A clone's set-up and tools, and `pip install 'ridgeline[cpu]'` elsewhere; nothing is downloaded."""
     if not (uv := Path(sys.executable).parent / "uv").exists():
         absent(f"{uv} is not here: `make tools` brings it")
@@ -148,7 +148,7 @@ def _wheel(project: str):
 
 
 @pytest.fixture
-def pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Index]:
+def pip(monkeypatch, tmp_path):
     """The index that pip is configured for: PyPI's builds, one of them newer than what is tested."""
     index = Index(torch=["2.10.0", "2.11.0", f"{newest(BEYOND_TORCH)}.1", f"{dotted(BEYOND_TORCH)}.0"], click=["8.1"])
     for name in [name for name in os.environ if name.startswith("PIP_")]:
@@ -160,7 +160,7 @@ def pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Index]:
 
 
 @pytest.fixture
-def cpu_builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
+def cpu_builds(monkeypatch):
     """What stands in for PyTorch's index of CPU builds; pip may take its time on a busy machine."""
     index = Index(torch=["2.10.0+cpu", "2.14.0+cpu", f"{dotted(BEYOND_TORCH)}.0+cpu"])
     monkeypatch.setattr(set_up, "CPU_INDEX", index.url)
@@ -170,9 +170,7 @@ def cpu_builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
 
 
 @pytest.mark.slow  # asks pip
-def test_a_cpu_build_of_pips_own_places_comes_first(
-    pip: Index, cpu_builds: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cpu_build_of_pips_own_places_comes_first(pip, cpu_builds, tmp_path, monkeypatch):
     (tmp_path / "torch-2.13.0+cpu-py3-none-any.whl").touch()
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     build, line = set_up.torch_build("")
@@ -182,7 +180,7 @@ def test_a_cpu_build_of_pips_own_places_comes_first(
 
 
 @pytest.mark.slow  # asks pip
-def test_then_one_of_pytorchs_index_if_that_answers(pip: Index, cpu_builds: Index) -> None:
+def test_then_one_of_pytorchs_index_if_that_answers(pip, cpu_builds):
     build, line = set_up.torch_build("")
     assert build.pip_arguments() == ["--extra-index-url", cpu_builds.url, "torch==2.14.0+cpu"]
     assert line == f"torch 2.14.0+cpu from {cpu_builds.url}, 0.2 GB"
@@ -190,9 +188,7 @@ def test_then_one_of_pytorchs_index_if_that_answers(pip: Index, cpu_builds: Inde
 
 @pytest.mark.slow  # asks pip
 @pytest.mark.parametrize("silent", [False, True], ids=["refuses", "says nothing"])
-def test_else_pips_build_with_what_it_requires_after_a_moment(
-    pip: Index, silent: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_else_pips_build_with_what_it_requires_after_a_moment(pip, silent, monkeypatch):
     index = Index(silent=silent)
     monkeypatch.setattr(set_up, "CPU_INDEX", index.url)
     monkeypatch.setattr(set_up, "CPU_ANSWER_S", 4.0)
@@ -209,7 +205,7 @@ def test_else_pips_build_with_what_it_requires_after_a_moment(
 
 
 @pytest.mark.slow  # asks pip
-def test_an_index_that_is_named_is_taken_or_refused(pip: Index, cpu_builds: Index) -> None:
+def test_an_index_that_is_named_is_taken_or_refused(pip, cpu_builds):
     rocm = Index(torch=["2.14.0+rocm7.2"])
     assert set_up.torch_build(rocm.url)[0].pip_arguments() == ["--extra-index-url", rocm.url, "torch==2.14.0+rocm7.2"]
     rocm.end()
@@ -220,7 +216,7 @@ def test_an_index_that_is_named_is_taken_or_refused(pip: Index, cpu_builds: Inde
 
 
 @pytest.mark.slow  # asks pip
-def test_a_python_without_wheels_is_told_which_have_them(pip: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_wheels_is_told_which_have_them(pip, monkeypatch):
     index = Index(torch=["2.10.0"])
     monkeypatch.setenv("PIP_INDEX_URL", index.url)
     with pytest.raises(set_up.SetUpError, match=f"no build of torch .*{re.escape(', '.join(PYTHONS))}"):
@@ -232,9 +228,7 @@ def test_a_python_without_wheels_is_told_which_have_them(pip: Index, monkeypatch
 
 @pytest.mark.slow  # asks pip
 @pytest.mark.parametrize(("silent", "words"), [(True, ["reach"]), (False, ["install", "-e", ".[cpu]"])])
-def test_without_a_network_an_error_says_what_was_asked_for(
-    pip: Index, silent: bool, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_network_an_error_says_what_was_asked_for(pip, silent, words, monkeypatch, capsys):
     index = Index(silent=silent)
     monkeypatch.setenv("PIP_INDEX_URL", index.url)
     if silent:
@@ -253,7 +247,7 @@ def test_without_a_network_an_error_says_what_was_asked_for(
 
 
 @pytest.mark.slow  # asks pip
-def test_a_folder_of_wheels_needs_no_network(pip: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_wheels_needs_no_network(pip, tmp_path, monkeypatch):
     (tmp_path / "torch-2.13.0+cpu-py3-none-any.whl").touch()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
@@ -262,6 +256,6 @@ def test_a_folder_of_wheels_needs_no_network(pip: Index, tmp_path: Path, monkeyp
     assert not pip.asked
 
 
-def test_other_words_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_words_are_refused(capsys):
     assert set_up.main(["instal"]) == 3
     assert "'instal' is not one of: reach, install WORDS, see VENV, or nothing" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def run(folder: Path, text: str, *options: str, **variables: str) -> subprocess.
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("variables", [{}, {"CI": "true"}])
-def test_under_ci_a_long_test_without_the_mark_fails(tmp_path: Path, variables: dict[str, str]) -> None:
+def test_under_ci_a_long_test_without_the_mark_fails(tmp_path, variables):
     done = run(tmp_path, LONG, "--cpu", "2", **variables)
     failed = {line.split("::")[1].split()[0] for line in done.stdout.splitlines() if line.startswith("ERROR ")}
     long = {"test_its_process", "test_what_its_process_started", "test_one_that_still_runs"}
@@ -70,7 +70,7 @@ def test_under_ci_a_long_test_without_the_mark_fails(tmp_path: Path, variables: 
 
 
 @pytest.mark.nightly
-def test_under_ci_nothing_is_skipped(tmp_path: Path) -> None:
+def test_under_ci_nothing_is_skipped(tmp_path):
     done = run(tmp_path, LACKS, CI="true")
     ends = [line.split()[0] for line in done.stdout.splitlines() if " is not here" in line and "::" in line]
     assert sorted(ends) == ["ERROR", "ERROR", "FAILED", "FAILED"], done.stdout
@@ -88,7 +88,7 @@ def test_of_one_file(number):
 
 
 @pytest.mark.nightly
-def test_one_worker_runs_the_slow_tests_of_a_file(tmp_path: Path) -> None:
+def test_one_worker_runs_the_slow_tests_of_a_file(tmp_path):
     """They share what they set up, a cluster or a browser; pytest-xdist 3.8 beside pytest 9.2 knew no groups."""
     done = run(tmp_path, SHARED, "-n", "2", "--dist", "loadgroup")
     assert "6 passed" in done.stdout, done.stdout + done.stderr
@@ -120,14 +120,14 @@ OPERATORS = "tests/kernels/test_operators.py"
         ("constraints.txt", "tests/ci/stats/test_interval.py", "test_a", True),
     ],
 )
-def test_a_change_reaches(path: str, file: str, name: str, runs: bool) -> None:
+def test_a_change_reaches(path, file, name, runs):
     assert Change((path,), GEMM).reaches(file, name) is runs
 
 
-def test_an_operator_that_cannot_be_told_counts_as_every_one() -> None:
+def test_an_operator_that_cannot_be_told_counts_as_every_one():
     assert Change(("kernels/gemm/launch.py",), Reach(unknown="no source")).reaches(OPERATORS, "test_a[all_gather]")
 
 
-def test_a_commit_that_git_does_not_have_leaves_all_tests(request: pytest.FixtureRequest) -> None:
+def test_a_commit_that_git_does_not_have_leaves_all_tests(request):
     assert reached.left([request.node], "0" * 40) == [request.node]
     assert reached.left([request.node], "HEAD") == []

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def program(*arguments: object, **variables: str) -> subprocess.CompletedProcess
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def in_process(monkeypatch):
     """The exit code of the same command in this process, whose fork server has imported torch."""
     monkeypatch.setattr(shared.signal, "signal", always(None))
 
@@ -65,7 +65,7 @@ def processes_with(text: object, place: str = "cmdline") -> list[str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def small_caches() -> Iterator[None]:
+def small_caches():
     """A host with 32 MB of cache: where there are 480 MB, the flush before every sample on the CPU takes 0.1 s."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fingerprint, "host_cache_bytes", lambda: 32 << 20)
@@ -73,7 +73,7 @@ def small_caches() -> Iterator[None]:
 
 
 @pytest.fixture
-def toy_tree(tmp_path: Path) -> Callable[..., Path]:
+def toy_tree(tmp_path):
     """toy_tree("a", {"toy/new.py": source}, {"old": "new"}): a copy of the toy tree, with files and replacements."""
 
     def make(name: str, files: dict[str, str] | None = None, replace: dict[str, str] | None = None) -> Path:
@@ -93,7 +93,7 @@ def toy_tree(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def toy_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def toy_log(tmp_path, monkeypatch):
     """The file in which the toy kernels log their calls."""
     path = tmp_path / "calls.log"
     path.touch()

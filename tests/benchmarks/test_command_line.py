@@ -21,7 +21,7 @@ ONE = ("--rounds", 2, "--trials", 1)
 
 
 @pytest.fixture(params=["fork", "spawn"])
-def marked(request: pytest.FixtureRequest) -> dict[str, str]:
+def marked(request):
     """An environment that everything started with it, and by it, can be known by; with and without a fork server."""
     return {"RIDGELINE_START": request.param, "MARK": f"{random.randrange(10**9, 10**10)}"}
 

@@ -572,7 +572,7 @@ class HostileRun:
 
 
 @pytest.fixture(scope="module")
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HostileRun:
+def run(request, tmp_path_factory):
     """The healthy kernel comes last."""
     called, broken = among(IMPORTED, request.param), among(BROKEN, request.param)
     trees = [tree_of(tmp_path_factory.mktemp("hostile") / "tree", kernels) for kernels in (called, broken)]

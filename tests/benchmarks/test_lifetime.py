@@ -37,7 +37,7 @@ finally:
 """
 
 
-def test_a_program_is_hung_up_on_and_tidies(tmp_path: Path) -> None:
+def test_a_program_is_hung_up_on_and_tidies(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     launched = "[sys.executable, '-m', 'benchmarks.lifetime', 'program'], env=lifetime.told(os.environ)"
     parent = starter(tmp_path, f"{launched}, start_new_session=True")
@@ -60,7 +60,7 @@ print([number for number in (2, 3) if mask >> (number - 1) & 1], flush=True)
 @pytest.mark.parametrize(
     ("command", "ignored"), [("python -m program", "[2, 3]"), ("python -m benchmarks.lifetime program", "[]")]
 )
-def test_what_we_start_can_be_interrupted_however_we_were_started(tmp_path: Path, command: str, ignored: str) -> None:
+def test_what_we_start_can_be_interrupted_however_we_were_started(tmp_path, command, ignored):
     """A shell has what it starts with `&` ignore SIGINT and SIGQUIT; a program that it starts itself goes on to."""
     (tmp_path / "program.py").write_text(IGNORED)
     env = lifetime.told(
@@ -71,7 +71,7 @@ def test_what_we_start_can_be_interrupted_however_we_were_started(tmp_path: Path
     assert done.stdout.strip() == ignored, done.stderr
 
 
-def test_a_program_whose_starter_is_gone_already_does_not_begin(tmp_path: Path) -> None:
+def test_a_program_whose_starter_is_gone_already_does_not_begin(tmp_path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     (tmp_path / "program.py").write_text(PROGRAM)
@@ -83,7 +83,7 @@ def test_a_program_whose_starter_is_gone_already_does_not_begin(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("named", ["", "nobody", f"{2**22}:another space"])
-def test_without_a_starter_that_it_can_know_a_process_is_its_own(named: str) -> None:
+def test_without_a_starter_that_it_can_know_a_process_is_its_own(named):
     """In a container the number of the starter is that of another process."""
     environment = {lifetime.STARTER: named}
     before = signal.getsignal(signal.SIGHUP)
@@ -91,7 +91,7 @@ def test_without_a_starter_that_it_can_know_a_process_is_its_own(named: str) -> 
     assert (environment, signal.getsignal(signal.SIGHUP)) == ({}, before)
 
 
-def test_a_script_may_stand_between_a_process_and_its_starter(tmp_path: Path) -> None:
+def test_a_script_may_stand_between_a_process_and_its_starter(tmp_path):
     """As a Python that is a script, which does not `exec`."""
     (tmp_path / "program.py").write_text("import os, benchmarks.lifetime\nprint(os.getpid())")
     script = f"{sys.executable} -m benchmarks.lifetime program; exit $?"
@@ -100,7 +100,7 @@ def test_a_script_may_stand_between_a_process_and_its_starter(tmp_path: Path) ->
     assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr
 
 
-def test_a_zombie_does_not_live() -> None:
+def test_a_zombie_does_not_live():
     ended = subprocess.Popen([sys.executable, "-c", ""])
     until(lambda: not lifetime.lives(ended.pid))
     ended.wait()
@@ -188,7 +188,7 @@ print(json.dumps([changed, standing.restore(), seen() == before]))
     ("who", "found"),
     [("nobody", [False, True, True]), ("other", [True, True, True]), ("plain user", [True, False, False])],
 )
-def test_what_another_process_changed_is_put_back_where_it_may_be(who: str, found: list[bool]) -> None:
+def test_what_another_process_changed_is_put_back_where_it_may_be(who, found):
     done = subprocess.run([sys.executable, "-c", STANDING, who], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == found

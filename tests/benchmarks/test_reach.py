@@ -202,7 +202,7 @@ def seen(checkout: Path, program: str, *paths: Path) -> str:
 
 
 @pytest.fixture
-def sides(tmp_path) -> tuple[Path, Path]:
+def sides(tmp_path):
     """A repository, and a worktree of it that lacks what the repository has as well."""
     files = {"perf/__init__.py": "", "perf/norms.py": "import mine.ops\n", "mine/ops.py": "", "data/t.bin": "x"}
     root = written(

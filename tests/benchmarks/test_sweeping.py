@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -222,7 +221,7 @@ SWEPT = (Path(__file__).parent / "swept.py").read_text()
 
 
 @pytest.fixture
-def tree(toy_tree: Callable[..., Path]) -> Path:
+def tree(toy_tree):
     return toy_tree("tree", {"toy/swept.py": SWEPT})
 
 

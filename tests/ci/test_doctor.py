@@ -65,11 +65,11 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(tmp_path, monkeypatch):
     return Machine(tmp_path, monkeypatch)
 
 
-def test_a_healthy_machine(machine: Machine) -> None:
+def test_a_healthy_machine(machine):
     found = machine.diagnosis
     assert {finding.level for finding in found.findings} == {"ok"}
     whats = {finding.what for finding in found.findings}
@@ -115,7 +115,7 @@ FAULTS: dict[str, tuple[Callable[[Machine], object], str, str]] = {
 
 
 @pytest.mark.parametrize("what", FAULTS)
-def test_a_fault(machine: Machine, what: str) -> None:
+def test_a_fault(machine, what):
     """It is the first finding, of its level, names the next step, and everything else is ok."""
     change, level, next_step = FAULTS[what]
     change(machine)
@@ -127,20 +127,20 @@ def test_a_fault(machine: Machine, what: str) -> None:
     assert {finding.level for finding in found.findings[1:]} <= {"ok"}
 
 
-def test_versions_are_right_where_the_measuring_program_says_so(machine: Machine) -> None:
+def test_versions_are_right_where_the_measuring_program_says_so(machine):
     machine.examined(OLD_TORCH, market_name=None)
     whats = " ".join(finding.what for finding in machine.diagnosis.findings)
     assert "triton" not in whats, "the program judges versions, and one is wrong"
     assert "H200" not in whats, "hardware that is unknown is not called right"
 
 
-def test_records_that_nobody_may_read(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_nobody_may_read(machine, monkeypatch):
     """Root may read everything, so the answer of the system is played."""
     monkeypatch.setattr(os, "access", lambda path, mode: path != machine.results / "m")
     assert "not readable" in machine.diagnosis.findings[0].why
 
 
-def test_shown(machine: Machine, monkeypatch: pytest.MonkeyPatch, golden: Callable[[str, str], None]) -> None:
+def test_shown(machine, monkeypatch, golden):
     shallow(machine)
     machine.set("TRITON_INTERPRET", "1")
     (machine.root.parent / "sbatch").unlink()

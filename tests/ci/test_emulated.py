@@ -126,7 +126,7 @@ print(triton.testing.do_bench(lambda: scale(x)))
 
 
 @pytest.mark.slow
-def test_a_script_of_a_repository_on_two_commits(tmp_path: Path):
+def test_a_script_of_a_repository_on_two_commits(tmp_path):
     kit.repository(tmp_path, **{"bench.py": SCRIPT, "pkg/k.py": KERNEL})
     kit.commit(tmp_path, **{"pkg/k.py": KERNEL.replace("    tl.store", "    # in order\n    tl.store")})
     kit.commit(tmp_path, **{"pkg/k.py": KERNEL.replace("2 * tl.load(x + i,", "2 * tl.load(x + (i * 8) % n,")})

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,7 +31,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch):
     """A machine of its own, without GPUs."""
     monkeypatch.setenv(gpu_locks.VARIABLE, str(tmp_path / "locks"))
     for name in (gpu_locks.HELD, *gpu_locks.VISIBLE, "SLURM_JOB_ID", "SLURM_JOB_GPUS"):
@@ -41,7 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def start(place: Path) -> Iterator[Start]:
+def start(place):
     """Starts a process; it is killed in the end."""
     begun: list[subprocess.Popen[str]] = []
 
@@ -66,7 +66,7 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_the_second_waits_says_for_whom_and_has_its_turn_when_the_first_is_killed(start: Start) -> None:
+def test_the_second_waits_says_for_whom_and_has_its_turn_when_the_first_is_killed(start):
     first = hold(start)
     assert line(first) == "mine"
     second = hold(start)
@@ -79,14 +79,14 @@ def test_the_second_waits_says_for_whom_and_has_its_turn_when_the_first_is_kille
     assert said == "mine"
 
 
-def test_commands_on_other_gpus_do_not_wait(start: Start) -> None:
+def test_commands_on_other_gpus_do_not_wait(start):
     for one in ("0", "1"):
         assert line(hold(start, CUDA_VISIBLE_DEVICES=one)) == "mine"
     assert line(hold(start, CUDA_VISIBLE_DEVICES="2,1")).startswith("waiting for GPU 1 (")
     assert line(hold(start)) == "mine", "one without a GPU takes the CPU"
 
 
-def test_what_a_holder_starts_does_not_wait_for_it(place: Path) -> None:
+def test_what_a_holder_starts_does_not_wait_for_it(place):
     with device_locks(print):
         nested = [sys.executable, "-c", HOLD, "0"]
         said = subprocess.run(nested, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -94,26 +94,26 @@ def test_what_a_holder_starts_does_not_wait_for_it(place: Path) -> None:
     assert not os.environ[gpu_locks.HELD]
 
 
-def test_a_lock_is_free_after_its_holder_whatever_children_live_on(start: Start, place: Path) -> None:
+def test_a_lock_is_free_after_its_holder_whatever_children_live_on(start, place):
     with device_locks(print):
         child = start("-c", "import time; time.sleep(60)")
     assert line(hold(start, 0)) == "mine"
     assert child.poll() is None
 
 
-def test_a_job_of_slurm_takes_the_gpus_of_the_node_that_are_its_own(place: Path) -> None:
+def test_a_job_of_slurm_takes_the_gpus_of_the_node_that_are_its_own(place):
     job = {"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_GPUS": "4,6"}
     assert lock_names(job) == {"gpu-4", "gpu-6"}
     assert lock_names({"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": ""}) == set(), "Slurm deals the cores"
     assert lock_names({"CUDA_VISIBLE_DEVICES": ""}) == {"cpu"}
 
 
-def test_an_entry_of_hip_counts_within_that_of_rocr() -> None:
+def test_an_entry_of_hip_counts_within_that_of_rocr():
     environ = {"ROCR_VISIBLE_DEVICES": "4,5,6", "HIP_VISIBLE_DEVICES": "0,2"}
     assert lock_names(environ) == {"gpu-4", "gpu-6"}
 
 
-def test_devices_are_counted_without_a_gpu_library(tmp_path: Path) -> None:
+def test_devices_are_counted_without_a_gpu_library(tmp_path):
     for number, simds in enumerate((0, 912, 912)):
         node = tmp_path / f"sys/class/kfd/kfd/topology/nodes/{number}"
         node.mkdir(parents=True)
@@ -127,14 +127,14 @@ def test_devices_are_counted_without_a_gpu_library(tmp_path: Path) -> None:
     assert lock_names({"HIP_VISIBLE_DEVICES": "-1"}, other) == {"cpu"}
 
 
-def test_a_folder_that_cannot_hold_locks_is_named(place: Path) -> None:
+def test_a_folder_that_cannot_hold_locks_is_named(place):
     place.write_text("")
     sentence = "cannot hold the lock of this machine: .*; name a folder in RIDGELINE_LOCKS"
     with pytest.raises(LockError, match=sentence), device_locks(print):
         pass
 
 
-def test_a_lock_that_is_a_link_is_not_followed(place: Path, tmp_path: Path) -> None:
+def test_a_lock_that_is_a_link_is_not_followed(place, tmp_path):
     place.mkdir()
     (tmp_path / "secret").write_text("x")
     (place / "cpu").symlink_to(tmp_path / "secret")
@@ -151,7 +151,7 @@ MEASURING = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", mostly_nightly(MEASURING, "check", "sweep gemm --knob num_warps=4"))
-def test_every_verb_that_measures_waits_and_ctrl_c_ends_the_wait(start: Start, words: str) -> None:
+def test_every_verb_that_measures_waits_and_ctrl_c_ends_the_wait(start, words):
     assert line(hold(start)) == "mine"
     verb = start(*VERBS, *words.split())
     assert line(verb).startswith("waiting for this machine (0 s): process ")
@@ -159,7 +159,7 @@ def test_every_verb_that_measures_waits_and_ctrl_c_ends_the_wait(start: Start, w
     assert verb.wait(30) == 130
 
 
-def test_what_measures_nothing_does_not_wait(start: Start) -> None:
+def test_what_measures_nothing_does_not_wait(start):
     assert line(hold(start)) == "mine"
     dry = start(*VERBS, "verify", "--dry-run")
     assert line(dry).startswith("would check ")

@@ -36,7 +36,7 @@ def shown(where: Console) -> str:
 
 
 @pytest.fixture
-def benchmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def benchmarks(tmp_path, monkeypatch):
     """A `benchmarks` program whose text the test writes."""
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").touch()
@@ -46,8 +46,8 @@ def benchmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_children_inherit_the_folders_of_pythonpath_that_lie_outside_of_the_repository(
-    benchmarks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    benchmarks, tmp_path, monkeypatch
+):
     inside, vendor = tmp_path / "project" / "lib", tmp_path / "vendor"
     for folder in (tmp_path / "project" / ".git", inside, vendor):
         folder.mkdir(parents=True)
@@ -60,7 +60,7 @@ def test_children_inherit_the_folders_of_pythonpath_that_lie_outside_of_the_repo
 # ---- following ----
 
 
-def test_progress_moves_bars_and_other_lines_are_kept_and_shown() -> None:
+def test_progress_moves_bars_and_other_lines_are_kept_and_shown():
     events = [{"what": "gemm", "done": 1, "total": 2}, {"arch": "gfx942", "done": 1, "total": 2}]
     lines = [json.dumps(event) for event in events] + ["a note", "", '{"what": "no progress"}']
     where = console()
@@ -78,19 +78,19 @@ def test_progress_moves_bars_and_other_lines_are_kept_and_shown() -> None:
         (b"y" * 5000, "y" * 2000 + " ... (3000 more characters)"),
     ],
 )
-def test_foreign_lines_are_plain_text(raw: bytes, wanted: str) -> None:
+def test_foreign_lines_are_plain_text(raw, wanted):
     where = console()
     follow(child(f"sys.stderr.buffer.write(b'{raw.decode()}')"), where)
     assert shown(where) == wanted + "\n"
 
 
 @pytest.mark.parametrize(("end", "how"), [("sys.exit(4)", "exit code 4"), ("os.abort()", "killed by SIGABRT")])
-def test_how_it_ended_is_said(end: str, how: str) -> None:
+def test_how_it_ended_is_said(end, how):
     assert follow(child(end), console()).how == how
 
 
 @pytest.mark.parametrize("end", ["sys.exit(130)", "signal.signal(2, signal.SIG_DFL); os.kill(os.getpid(), 2)"])
-def test_an_interrupted_child_interrupts_us(end: str) -> None:
+def test_an_interrupted_child_interrupts_us(end):
     with pytest.raises(KeyboardInterrupt):
         follow(child(end), console())
 
@@ -106,7 +106,7 @@ def interrupt_when(file: Path) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def test_ctrl_c_reaches_the_whole_group(tmp_path: Path) -> None:
+def test_ctrl_c_reaches_the_whole_group(tmp_path):
     """The child and its own child have time to write their last line."""
     ready, ended = tmp_path / "ready", tmp_path / "ended"
     text = f"""
@@ -125,7 +125,7 @@ except KeyboardInterrupt:
     assert ended.read_text() == "0"
 
 
-def test_a_program_can_be_interrupted_although_we_ignore_ctrl_c(benchmarks: Path) -> None:
+def test_a_program_can_be_interrupted_although_we_ignore_ctrl_c(benchmarks):
     """As everything does that a shell starts with `&`: its time limit must end it without SIGKILL."""
     benchmarks.write_text("import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: raise SystemExit(130)")
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -136,7 +136,7 @@ def test_a_program_can_be_interrupted_although_we_ignore_ctrl_c(benchmarks: Path
     assert (ended.code, ended.late) == (INTERRUPTED, True)
 
 
-def test_a_child_that_ignores_ctrl_c_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_ignores_ctrl_c_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "GRACE_S", 0.2)
     ready = tmp_path / "ready"
     interrupt_when(ready)
@@ -160,16 +160,14 @@ def test_a_child_that_ignores_ctrl_c_is_killed(tmp_path: Path, monkeypatch: pyte
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", USAGE, "broke off: killed by SIGSEGV"),
     ],
 )
-def test_measuring_returns_the_exit_code_and_a_crash_is_never_a_success(
-    benchmarks: Path, tmp_path: Path, end: str, code: int, said: str
-) -> None:
+def test_measuring_returns_the_exit_code_and_a_crash_is_never_a_success(benchmarks, tmp_path, end, code, said):
     where = console()
     benchmarks.write_text(end)
     assert measure([HEAD], MeasurePlan(), tmp_path / "new" / "out.jsonl", where) == code
     assert said in shown(where)
 
 
-def test_the_command_names_commit_date_and_changes_of_every_side() -> None:
+def test_the_command_names_commit_date_and_changes_of_every_side():
     base = LocalCheckout("base", Path("/b"), Commit("2" * 40, 7, ""))
     plan = MeasurePlan(kernels=["gemm", "gather"], cases=["m16"], trials=2, knobs=["x=1"], pythons={"base": "/py"})
     words = harness.command([base, HEAD], plan, Path("/out"))
@@ -198,13 +196,13 @@ def test_the_command_names_commit_date_and_changes_of_every_side() -> None:
         ("open(out, 'w').close(); os.abort()", "killed by SIGABRT; last it said: it printed nothing"),
     ],
 )
-def test_without_a_result_the_reason_is_raised(tmp_path: Path, text: str, why: str) -> None:
+def test_without_a_result_the_reason_is_raised(tmp_path, text, why):
     out = tmp_path / "out"
     with pytest.raises(MeasureError, match=why):
         produce(child(f"out = {str(out)!r}\n{text}"), out, console(), "x")
 
 
-def test_an_answer_is_read_after_other_output(benchmarks: Path) -> None:
+def test_an_answer_is_read_after_other_output(benchmarks):
     benchmarks.write_text("import sys; print('a library says hello'); print('{\"argv\": \"%s\"}' % sys.argv[1:])")
     assert query("list", "--tree", "x") == {"argv": "['list', '--tree', 'x', '--json']"}
 
@@ -218,7 +216,7 @@ def test_an_answer_is_read_after_other_output(benchmarks: Path) -> None:
         ("import time; time.sleep(60)", "no answer within 1 s"),
     ],
 )
-def test_without_an_answer_the_reason_is_raised(benchmarks: Path, text: str, why: str) -> None:
+def test_without_an_answer_the_reason_is_raised(benchmarks, text, why):
     benchmarks.write_text(text)
     with pytest.raises(MeasureError, match=why):
         query("list", limit_s=1.0 if "sleep" in text else None)
@@ -227,7 +225,7 @@ def test_without_an_answer_the_reason_is_raised(benchmarks: Path, text: str, why
 # ---- asking ----
 
 
-def test_a_program_that_asks_is_answered_until_it_ends() -> None:
+def test_a_program_that_asks_is_answered_until_it_ends():
     answers = iter(["one", "two", ""])
     text = """
 while True:
@@ -241,7 +239,7 @@ while True:
     assert ended == ChildExit(0, ("told one", "told two"))
 
 
-def test_what_the_answer_raises_ends_the_program() -> None:
+def test_what_the_answer_raises_ends_the_program():
     def told() -> str:
         raise MeasureError("no more")
 
@@ -252,7 +250,7 @@ def test_what_the_answer_raises_ends_the_program() -> None:
     assert time.monotonic() - begin < 50, "interrupted, not waited for"
 
 
-def test_a_command_is_typed_again_with_other_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_is_typed_again_with_other_options(monkeypatch):
     typed = ["ridgeline", "adopt", "a b.py", "--out=x", "--trials", "3", "--case", "--list", "--", "--trials", "8"]
     monkeypatch.setattr(sys, "argv", typed)
     assert harness.again() == "ridgeline adopt 'a b.py' --out=x --trials 3 --case --list -- --trials 8"

@@ -65,7 +65,7 @@ def run(folder: Path, *argv: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory):
     """This project with one of its operators in a repository of its own, with one more package of kernels."""
     folder = tmp_path_factory.mktemp("new") / "project"
     copied(folder)
@@ -86,7 +86,7 @@ def records_of(project: Path) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_a_run_records_it_and_the_page_shows_it(project: Path) -> None:
+def test_a_run_records_it_and_the_page_shows_it(project):
     said = run(project, sys.executable, "-m", "ci", "run", "--kernel", "scale", "--trials", "1", "--rounds", "8")
     assert "scale/n4096_fp32" in said
     assert "scale.track_time" in records_of(project)
@@ -96,7 +96,7 @@ def test_a_run_records_it_and_the_page_shows_it(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_asv_discovers_and_measures_it(project: Path) -> None:
+def test_asv_discovers_and_measures_it(project):
     said = run(project, sys.executable, "-m", "asv", "run", "--bench", "scale", "main^!")
     assert "scale.track_time" in said
     assert "scale.track_flops" in said

@@ -32,9 +32,7 @@ def table(names: list[str]) -> Table:
 
 
 @pytest.mark.parametrize("columns", ["", "0", "wide", "90", "200"])
-def test_a_row_of_a_log_is_one_line_with_its_name(
-    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_row_of_a_log_is_one_line_with_its_name(columns, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("FORCE_COLOR", "1")
     out_console().print(table(["gemm/m64", "all_gather/64MB"]), style="bold red")
@@ -45,7 +43,7 @@ def test_a_row_of_a_log_is_one_line_with_its_name(
     assert "\x1b" not in "".join(rows)
 
 
-def test_the_report_in_a_log_has_a_line_for_each_case() -> None:
+def test_the_report_in_a_log_has_a_line_for_each_case():
     report = samples.slower()
     worse, *others = report.judgement.cases
     cases = (dataclasses.replace(worse, case=LONG), *others)
@@ -57,7 +55,7 @@ def test_the_report_in_a_log_has_a_line_for_each_case() -> None:
 
 
 @pytest.mark.slow
-def test_a_verb_in_a_pipe_has_120_columns() -> None:
+def test_a_verb_in_a_pipe_has_120_columns():
     program = [sys.executable, *calling.VERBS]
     env = {name: text for name, text in os.environ.items() if name != "COLUMNS"}
     done = subprocess.run([*program, "--help"], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
@@ -71,7 +69,7 @@ def test_a_verb_in_a_pipe_has_120_columns() -> None:
     assert (told.returncode, "\x1b" in told.stdout) == (1, False)
 
 
-def test_a_verb_runs_where_packages_have_the_names_of_ours(tmp_path: Path) -> None:
+def test_a_verb_runs_where_packages_have_the_names_of_ours(tmp_path):
     """`-m` puts the current folder first."""
     for name in ("benchmarks", "kernels", "dashboards"):
         (tmp_path / name).mkdir()
@@ -83,7 +81,7 @@ def test_a_verb_runs_where_packages_have_the_names_of_ours(tmp_path: Path) -> No
     assert (said.returncode, said.stderr) == (0, "")
 
 
-def test_long_work_is_told_of_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_is_told_of_in_a_log(monkeypatch):
     assert bars.SAID_EVERY_S <= 10
     monkeypatch.setattr(bars, "SAID_EVERY_S", 0.05)
     out = io.StringIO()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -33,7 +32,7 @@ for size in (1, 2):
 
 
 @pytest.fixture
-def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def clone(tmp_path, monkeypatch):
     """A repository with a program: a commit, the same speed by other code, and one that is 30 % slower."""
     texts = {".gitignore": "factor.txt\n.ridgeline\n", "bench.py": BENCH}
     folder = repository(tmp_path / "clone", **texts, **{"ridgeline.toml": SETTINGS.format(factor=1)})
@@ -44,7 +43,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_equal_speed_is_same_and_slower_is_slower(clone: Path) -> None:
+def test_equal_speed_is_same_and_slower_is_slower(clone):
     same = ridgeline("ab", "HEAD~2", "HEAD~1", "--program", "bench")
     assert (same.exit_code, "2 SAME" in said(same)) == (0, True), said(same)
     slow = BENCH.replace("* factor", "* 1.3 * factor")
@@ -57,7 +56,7 @@ def test_equal_speed_is_same_and_slower_is_slower(clone: Path) -> None:
 
 
 @pytest.mark.slow
-def test_check_runs_the_programs_that_a_change_can_reach(clone: Path) -> None:
+def test_check_runs_the_programs_that_a_change_can_reach(clone):
     commit(clone, "docs", **{"README.md": "as fast"})
     untouched = ridgeline("check", "--base", "HEAD~1")
     assert (untouched.exit_code, "no changed file can reach bench" in said(untouched)) == (0, True), said(untouched)
@@ -73,7 +72,7 @@ def test_check_runs_the_programs_that_a_change_can_reach(clone: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_build_that_git_does_not_ignore_is_kept_and_made_again_with_its_checkout(clone: Path) -> None:
+def test_a_build_that_git_does_not_ignore_is_kept_and_made_again_with_its_checkout(clone):
     settings = SETTINGS.format(factor=1).replace('build = "', 'build = "echo built >> made.txt; ')
     base = commit(clone, "build", **{"ridgeline.toml": settings})
     commit(clone, "same", **{"bench.py": f"# again\n{BENCH}"})
@@ -86,7 +85,7 @@ def test_a_build_that_git_does_not_ignore_is_kept_and_made_again_with_its_checko
     assert made[0].read_text() == "built\n", "it was made anew"
 
 
-def test_what_needs_a_gpu_is_named_and_not_run_without_one(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_needs_a_gpu_is_named_and_not_run_without_one(clone, monkeypatch):
     monkeypatch.setattr("ci.commands.check.machine_kind", lambda: "cpu")
     monkeypatch.setattr(programs, "machine_kind", lambda: "cpu")
     settings = SETTINGS.format(factor=1).replace('reads = "mine"', 'reads = "mine"\ngpu = true')
@@ -98,7 +97,7 @@ def test_what_needs_a_gpu_is_named_and_not_run_without_one(clone: Path, monkeypa
 
 
 @pytest.mark.slow
-def test_floors_hold_a_program_to_the_rows_of_its_library(clone: Path, tmp_path: Path) -> None:
+def test_floors_hold_a_program_to_the_rows_of_its_library(clone, tmp_path):
     rows = "print('case,backend,seconds\\na,lib,1\\na,ours,{}')"
     settings = '[[program]]\nname = "p"\nrun = "python3 p.py"\nreads = "csv"\nbaselines = ["lib"]\n'
     base = commit(clone, "base", **{"ridgeline.toml": settings, "p.py": rows.format(1.0)})
@@ -110,7 +109,7 @@ def test_floors_hold_a_program_to_the_rows_of_its_library(clone: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_bisect_finds_the_commit_in_which_a_program_became_slower(clone: Path) -> None:
+def test_bisect_finds_the_commit_in_which_a_program_became_slower(clone):
     slow = BENCH.replace("* factor", "* 1.1 * factor")
     for number, text in enumerate((BENCH, slow, slow, slow)):
         commit(clone, f"step {number}", **{"bench.py": f"# {number}\n{text}"})
@@ -128,12 +127,12 @@ def test_bisect_finds_the_commit_in_which_a_program_became_slower(clone: Path) -
         (("bisect", "HEAD~1", "HEAD", "--program", "bench", "--axis", "knob"), "leave out --axis knob"),
     ],
 )
-def test_verbs_refuse_what_a_program_has_no_use_for(clone: Path, words: tuple[str, ...], told: str) -> None:
+def test_verbs_refuse_what_a_program_has_no_use_for(clone, words, told):
     done = ridgeline(*words)
     assert (done.exit_code, told in " ".join(said(done).split())) == (3, True), said(done)
 
 
-def test_equal_files_are_not_run(clone: Path) -> None:
+def test_equal_files_are_not_run(clone):
     commit(clone, "nothing")
     done = ridgeline("ab", "HEAD~1", "HEAD", "--program", "bench")
     assert done.exit_code == 0
@@ -150,7 +149,7 @@ def test_equal_files_are_not_run(clone: Path) -> None:
         (("--reads", "xml", "--", "./x"), 'reads is "xml"; allowed: nccl-tests'),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_what_is_allowed(clone: Path, words: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_run_is_refused_with_what_is_allowed(clone, words, told):
     done = ridgeline("ab", "HEAD~1", "HEAD", *words)
     assert done.exit_code == 3
     assert told in " ".join(said(done).split())
@@ -165,13 +164,13 @@ def test_what_cannot_be_run_is_refused_with_what_is_allowed(clone: Path, words: 
         ("run = 'x'\nreads = 'xml'", 'reads is "xml"; allowed: nccl-tests'),
     ],
 )
-def test_tables_of_programs_are_held_to_their_keys(tmp_path: Path, table: str, told: str) -> None:
+def test_tables_of_programs_are_held_to_their_keys(tmp_path, table, told):
     (tmp_path / "ridgeline.toml").write_text(f"[[program]]\nname = 'p'\n{table}\n")
     with pytest.raises(programs.ProgramError, match=told):
         programs.declared_program(project.around(tmp_path), "p")
 
 
-def test_a_section_of_the_policy_for_a_program_counts() -> None:
+def test_a_section_of_the_policy_for_a_program_counts():
     rules = policy.parse(
         {"kernel": {"p": {"looks": [4, 9], "smallest_effect": 0.001, "reason": "quiet", "date": "2026-11-28"}}}
     )

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ci import set_up
 
 SCRIPT = Path(set_up.__file__)
@@ -51,14 +49,14 @@ def image_in(folder: Path) -> tuple[Path, Path]:
     return folder / "bin" / "python", packages_of(folder / "bin" / "python")
 
 
-def test_torch_in_a_virtual_environment_and_in_one_of_that(tmp_path: Path) -> None:
+def test_torch_in_a_virtual_environment_and_in_one_of_that(tmp_path):
     image, packages = image_in(tmp_path / "opt" / "venv")
     told = ["7.0.1", str(with_torch(packages) / "torch" / "__init__.py"), "the image"]
     for seen_by, new in ((image, tmp_path / "inner"), (tmp_path / "inner/bin/python", tmp_path / "new")):
         assert environment_seen(seen_by, new) == [*told, str(new)]
 
 
-def test_torch_of_the_user_or_of_a_whole_prefix(tmp_path: Path) -> None:
+def test_torch_of_the_user_or_of_a_whole_prefix(tmp_path):
     """Conda and the system's Python are no environments: their folders are on sys.path; so is that of the user."""
     base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     user = {"PYTHONUSERBASE": str(tmp_path / "user")}
@@ -67,7 +65,7 @@ def test_torch_of_the_user_or_of_a_whole_prefix(tmp_path: Path) -> None:
     assert environment_seen(base, tmp_path / "new", **user)[0] == "7.0.1"
 
 
-def test_own_packages_come_before_those_of_the_image(tmp_path: Path) -> None:
+def test_own_packages_come_before_those_of_the_image(tmp_path):
     (image, packages), new = image_in(tmp_path / "image"), tmp_path / "new"
     with_torch(packages)
     environment_seen(image, new)
@@ -75,7 +73,7 @@ def test_own_packages_come_before_those_of_the_image(tmp_path: Path) -> None:
     assert json.loads(python(new / "bin" / "python", "-c", ASK))[2] == "Ridgeline"
 
 
-def test_only_folders_of_packages_are_taken(tmp_path: Path) -> None:
+def test_only_folders_of_packages_are_taken(tmp_path):
     packages, other = tmp_path / "dist-packages", tmp_path / "lib"
     packages.mkdir()
     other.mkdir()
@@ -84,6 +82,6 @@ def test_only_folders_of_packages_are_taken(tmp_path: Path) -> None:
     assert set_up.package_folders(site.getsitepackages())
 
 
-def test_what_is_no_environment_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_environment_is_refused(tmp_path, capsys):
     assert set_up.main(["see", str(tmp_path)]) == 3
     assert "the folder of a virtual environment" in capsys.readouterr().err

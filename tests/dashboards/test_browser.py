@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +34,13 @@ PAGES = (
 
 
 @pytest.fixture(scope="session")
-def tab() -> Iterator[chromium.Page]:
+def tab():
     with chromium.browser(needed("Chromium")) as page:
         yield page
 
 
 @pytest.fixture
-def page(tab: chromium.Page) -> Iterator[chromium.Page]:
+def page(tab):
     """The tab, which must not have complained or asked for anything but files when the test is over."""
     if tab.crashed:
         tab.renew()
@@ -54,7 +53,7 @@ def page(tab: chromium.Page) -> Iterator[chromium.Page]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     frame = synthetic.lively(60)
     own = ~frame["baseline"].astype(bool)
     frame.loc[own, "paired_ratio"] = frame.loc[own, "baseline_ratio"]
@@ -75,7 +74,7 @@ def drawn(page: chromium.Page) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_drawn_from_a_file_without_an_error(page: chromium.Page, site: Path, name: str) -> None:
+def test_a_page_is_drawn_from_a_file_without_an_error(page, site, name):
     page.open(f"{site.as_uri()}/{name}.html")
     drawn(page)
     assert page.run("document.querySelectorAll('#page table, #page .fold').length") > 0
@@ -84,7 +83,7 @@ def test_a_page_is_drawn_from_a_file_without_an_error(page: chromium.Page, site:
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("width", mostly_nightly([390, 1280], 390))
-def test_no_page_is_wider_than_the_window(page: chromium.Page, site: Path, name: str, width: int) -> None:
+def test_no_page_is_wider_than_the_window(page, site, name, width):
     page.size(width, 800)
     page.open(f"{site.as_uri()}/{name}.html")
     drawn(page)
@@ -92,7 +91,7 @@ def test_no_page_is_wider_than_the_window(page: chromium.Page, site: Path, name:
 
 
 @pytest.fixture(scope="module")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+def axe(tmp_path_factory):
     """The checker's script, of the locked version."""
     folder = node.installed(PACKAGE, tmp_path_factory.mktemp("axe") / "axe")
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
@@ -100,7 +99,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), mostly_nightly([(1400, "light"), (390, "dark")], (390, "dark")))
-def test_no_page_has_a_finding(page: chromium.Page, site: Path, axe: str, width: int, scheme: str) -> None:
+def test_no_page_has_a_finding(page, site, axe, width, scheme):
     options = json.dumps({"runOnly": RULES, "resultTypes": ["violations"], "preload": False})
     said = []
     for name in PAGES:
@@ -114,7 +113,7 @@ def test_no_page_has_a_finding(page: chromium.Page, site: Path, axe: str, width:
     assert said == []
 
 
-def test_hostile_names_stay_texts(page: chromium.Page, tmp_path: Path) -> None:
+def test_hostile_names_stay_texts(page, tmp_path):
     frame = synthetic.lively(12)
     frame["case"] = frame["case"].astype(object)
     cases = frame["case"].unique()
@@ -134,7 +133,7 @@ def test_hostile_names_stay_texts(page: chromium.Page, tmp_path: Path) -> None:
         assert page.run("window.pwned === undefined && !document.querySelector('#page script, #page svg[onload]')")
 
 
-def test_without_records_every_page_says_what_to_do(page: chromium.Page, tmp_path: Path) -> None:
+def test_without_records_every_page_says_what_to_do(page, tmp_path):
     made = made_history.written(made_history.site_of(synthetic.history(2).iloc[:0]), tmp_path / "site")
     page.open(f"{made.as_uri()}/index.html")
     assert "ridgeline run" in page.texts("main")[0]
@@ -146,7 +145,7 @@ def test_without_records_every_page_says_what_to_do(page: chromium.Page, tmp_pat
 # ---- addresses ------------------------------------------------------------------------------------------------------
 
 
-def test_addresses_of_before_lead_where_they_led(page: chromium.Page, site: Path) -> None:
+def test_addresses_of_before_lead_where_they_led(page, site):
     page.open(f"{site.as_uri()}/index.html#machine={MI300X}&env=&q=gemm&all=1")
     assert MI300X in page.texts("h1")[0]
     page.open(f"{site.as_uri()}/kernels/gemm.html#machine={MI300X}&case=llm_down_m64&backend=triton&unit=tflops")
@@ -157,7 +156,7 @@ def test_addresses_of_before_lead_where_they_led(page: chromium.Page, site: Path
     assert f"ridgeline gate {commits[50]} {commits[55]}" in page.texts("main pre")[0]
 
 
-def test_what_an_address_names_and_is_not_there_is_said(page: chromium.Page, site: Path) -> None:
+def test_what_an_address_names_and_is_not_there_is_said(page, site):
     for address, said in (
         ("index.html#machine=gone", "There is no machine “gone”"),
         ("kernels/gemm.html#case=gone", "There is no case “gone”"),
@@ -167,7 +166,7 @@ def test_what_an_address_names_and_is_not_there_is_said(page: chromium.Page, sit
         assert said in page.texts("[role=alert]")[0]
 
 
-def test_an_address_of_an_event_opens_it(page: chromium.Page, site: Path) -> None:
+def test_an_address_of_an_event_opens_it(page, site):
     page.open(f"{site.as_uri()}/events.html#event=gemm-40")
     (opened,) = page.texts("details[open]")
     assert "slower: +8.10 %" in opened
@@ -184,7 +183,7 @@ def column(page: chromium.Page, label: str) -> list[str]:
     return found
 
 
-def test_a_table_sorts_and_filters(page: chromium.Page, site: Path) -> None:
+def test_a_table_sorts_and_filters(page, site):
     page.open(f"{site.as_uri()}/kernels/all_gather.html#machine={MI300X}")
     page.run("[...document.querySelectorAll('h2 ~ .table th button')].find(e => e.textContent === 'of peak').click()")
     shares = [float(one.split()[0]) for one in column(page, "of peak")]
@@ -196,7 +195,7 @@ def test_a_table_sorts_and_filters(page: chromium.Page, site: Path) -> None:
     assert set(column(page, "backend")) == {"gluon"}
 
 
-def test_a_table_is_saved_as_csv(page: chromium.Page, site: Path) -> None:
+def test_a_table_is_saved_as_csv(page, site):
     page.open(f"{site.as_uri()}/kernels/gemm.html#machine={MI300X}")
     with page.tab.expect_download() as download:
         page.run("[...document.querySelectorAll('h2 ~ .table button')].find(e => e.textContent === 'CSV').click()")
@@ -205,7 +204,7 @@ def test_a_table_is_saved_as_csv(page: chromium.Page, site: Path) -> None:
     assert all(np.isfinite(float(row["seconds"])) and len(row["commit"]) == 40 for row in rows)
 
 
-def test_a_case_is_chosen_without_loading_the_page_again(page: chromium.Page, site: Path) -> None:
+def test_a_case_is_chosen_without_loading_the_page_again(page, site):
     page.open(f"{site.as_uri()}/kernels/gemm.html#machine={MI300X}")
     page.run(
         "[...document.querySelectorAll('#page td a, #page th a')].find(e => e.textContent === 'square_8192').click()"
@@ -216,7 +215,7 @@ def test_a_case_is_chosen_without_loading_the_page_again(page: chromium.Page, si
     page.wait("document.querySelector('.choice select').value !== 'square_8192'")
 
 
-def test_a_chart_changes_its_unit_and_hides_a_line(page: chromium.Page, site: Path) -> None:
+def test_a_chart_changes_its_unit_and_hides_a_line(page, site):
     page.open(f"{site.as_uri()}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
     drawn(page)
     names = "document.querySelector('.choice .canvas').drawn.getOption().series.map(e => e.name)"
@@ -228,7 +227,7 @@ def test_a_chart_changes_its_unit_and_hides_a_line(page: chromium.Page, site: Pa
     assert "blas" not in page.run(names)
 
 
-def test_a_click_on_a_step_opens_its_event(page: chromium.Page, site: Path) -> None:
+def test_a_click_on_a_step_opens_its_event(page, site):
     page.open(f"{site.as_uri()}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
     drawn(page)
     at = page.run("""(() => {

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 
 from dashboards import charts, figures
-from dashboards.frame import Commit, Site
+from dashboards.frame import Commit
 from tests.dashboards import made_history, synthetic
 from tests.dashboards.made_history import MI300X
 
@@ -20,18 +19,18 @@ ASKED = {
 
 
 @pytest.fixture(scope="module")
-def site() -> Site:
+def site():
     frame = synthetic.lively(60)
     return made_history.site_of(frame, made_history.lively(frame))
 
 
 @pytest.fixture(autouse=True)
-def records(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def records(site, monkeypatch):
     monkeypatch.setattr(figures, "read", lambda results: site)
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_the_same_records_give_the_same_bytes(kind: str, tmp_path: Path) -> None:
+def test_the_same_records_give_the_same_bytes(kind, tmp_path):
     paths = [tmp_path / f"{n}.svg" for n in range(2)]
     for path in paths:
         assert figures.main([kind, *ASKED[kind], "--machine", MI300X, "--out", str(path)]) == 0
@@ -51,15 +50,13 @@ def test_the_same_records_give_the_same_bytes(kind: str, tmp_path: Path) -> None
         ),
     ],
 )
-def test_an_error_says_what_there_is(
-    asked: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_says_what_there_is(asked, said, tmp_path, capsys):
     assert figures.main([*asked, "--out", str(tmp_path / "x.svg")]) == 3
     assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_panel_has_the_lines_points_and_intervals_of_its_option() -> None:
+def test_a_panel_has_the_lines_points_and_intervals_of_its_option():
     look = {"color": "--series-1", "dash": [7, 4]}
     line = charts.line(
         "triton", [1.0, math.nan, 2.0], look, hollow=[2], low=[0.9, math.nan, math.nan], high=[1.1, math.nan, math.nan]

@@ -25,7 +25,7 @@ def paired(ratios: list[float], **columns: object) -> Lane:
     return lanes(frame)[0]
 
 
-def test_every_series_is_a_slice_in_the_order_of_commits() -> None:
+def test_every_series_is_a_slice_in_the_order_of_commits():
     frame = synthetic.lively(20).sample(frac=1, random_state=1)
     for lane in lanes(frame):
         rows, known = lane.columns, frame[frame["machine"] == lane.machine]
@@ -41,14 +41,14 @@ def test_every_series_is_a_slice_in_the_order_of_commits() -> None:
             )
 
 
-def test_a_commit_under_two_environments_gives_two_lanes() -> None:
+def test_a_commit_under_two_environments_gives_two_lanes():
     frame = synthetic.one_case(3)
     both = pd.concat([frame, frame.assign(env="py3.12-triton3.8.0")])
     assert [lane.env for lane in lanes(both)] == ["py3.12-torch2.11.0-triton3.6.0", "py3.12-triton3.8.0"]
     assert [lane.env for lane in lanes(frame)] == [None]
 
 
-def test_the_change_is_the_quotient_of_two_ratios() -> None:
+def test_the_change_is_the_quotient_of_two_ratios():
     lane = paired([1.0] * 12 + [0.9])
     found = lane.recent(next(one for one in lane.series if not one.baseline))
     assert found is not None
@@ -58,19 +58,19 @@ def test_the_change_is_the_quotient_of_two_ratios() -> None:
 
 
 @pytest.mark.parametrize("column", ["yardstick", "paired_with"])
-def test_nothing_is_told_across_definitions_and_libraries(column: str) -> None:
+def test_nothing_is_told_across_definitions_and_libraries(column):
     lane = paired([1.0, 1.0, 1.0, 0.8], **{column: ["a", "a", "a", "b"]})
     assert lane.recent(next(one for one in lane.series if not one.baseline)) is None
 
 
-def test_the_page_computes_the_same_change() -> None:
+def test_the_page_computes_the_same_change():
     pairs = [((1.0, 0.99, 1.02), (0.9, 0.88, 0.93)), ((2.0, 1.9, 2.2), (2.0, 1.99, 2.01))]
     script = 'Ridgeline.known = value => typeof value === "number" && Number.isFinite(value);\n'
     shown = node.computed("compare.js", "Ridgeline", "input.map(([a, b]) => R.change(a, b))", pairs, script)
     assert json.loads(json.dumps(shown)) == [pytest.approx(list(change(*pair) or ())) for pair in pairs]
 
 
-def test_the_page_writes_changes_as_reports_do() -> None:
+def test_the_page_writes_changes_as_reports_do():
     shares = [0.0396, -0.0255, 0.0, -0.000049, 0.0994, -0.1234, 0.99949, -0.99951, 12.347]
     pairs = list(zip(shares, [share + 0.02 for share in shares], strict=True))
     assert node.computed("format.js", "Ridgeline", "input.map(share => R.signed(share))", shares) == [

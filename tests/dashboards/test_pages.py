@@ -24,7 +24,7 @@ from tests.dashboards.test_frame import paired
 
 
 @pytest.fixture(scope="module")
-def site() -> Site:
+def site():
     frame = synthetic.lively(60)
     return made_history.site_of(frame, made_history.lively(frame))
 
@@ -36,7 +36,7 @@ def page_of(site: Site, machine: str) -> dict[str, Any]:
 # ---- the front page -------------------------------------------------------------------------------------------------
 
 
-def test_the_first_line_says_what_is_open_with_size_commit_and_author(site: Site) -> None:
+def test_the_first_line_says_what_is_open_with_size_commit_and_author(site):
     page = page_of(site, MI300X)
     assert page["pieces"][0] == {"kind": "text", "text": f"2 regressions are open on {MI300X}", "look": "verdict bad"}
     (open_line,) = [line for line in page["pieces"][1]["lines"] if line[1].endswith("gemm-40")]
@@ -45,14 +45,14 @@ def test_the_first_line_says_what_is_open_with_size_commit_and_author(site: Site
     assert open_line[3] == f"since {bad} Commit 40: tiles of 256 #80 (A. Author); or one of 2 before it; open"
 
 
-def test_every_operator_has_one_row_and_its_axis_the_scale_of_all(site: Site) -> None:
+def test_every_operator_has_one_row_and_its_axis_the_scale_of_all(site):
     (table,) = [one for one in found(page_of(site, MI300X), "table") if one["name"] == f"{MI300X}-operators"]
     assert [row[0][0] for row in table["rows"]] == ["all_gather", "gemm", "gemm_all_scatter", "rms_norm", "softmax"]
     axes = [chart["units"][0][1]["yAxis"] for row in table["rows"] for chart in row[1:2] if chart]
     assert len({round(axis["max"] / axis["min"], 2) for axis in axes}) == 1
 
 
-def test_the_row_of_an_operator_shows_what_is_slower_and_open(site: Site) -> None:
+def test_the_row_of_an_operator_shows_what_is_slower_and_open(site):
     lane = next(lane for lane in site.lanes if lane.machine == MI300X)
     worse = [moved.key for event in site.history.events if front.is_regression(event) for moved in event.moved]
     assert worse
@@ -62,7 +62,7 @@ def test_the_row_of_an_operator_shows_what_is_slower_and_open(site: Site) -> Non
         assert SeriesKey(MI300X, shown.kernel, shown.backend, shown.case) in worse
 
 
-def test_two_lines_of_a_chart_differ_in_colour_and_dash(site: Site) -> None:
+def test_two_lines_of_a_chart_differ_in_colour_and_dash(site):
     for chart in found(made_history.data_of(site), "chart"):
         for _, option in chart["units"]:
             looks = {
@@ -91,25 +91,25 @@ def lines_of(lane: Any, history: Any = None) -> list[dict[str, Any]]:
     return lines
 
 
-def test_ratios_at_far_levels_are_drawn_on_a_logarithmic_axis() -> None:
+def test_ratios_at_far_levels_are_drawn_on_a_logarithmic_axis():
     assert "type" not in ratio_chart(paired([1.0, 4.9], paired_with=["a", "b"]))["yAxis"]
     assert ratio_chart(paired([36.0, 1.1], paired_with=["a", "b"]))["yAxis"]["type"] == "log"
 
 
-def test_a_point_of_few_trials_is_hollow_and_has_no_interval() -> None:
+def test_a_point_of_few_trials_is_hollow_and_has_no_interval():
     (line,) = lines_of(paired([1.0, 1.01, 1.02], trials=[3, 1, 5]))
     assert line["hollow"].tolist() == [1]
     assert np.isnan(line["low"]).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("column", ["yardstick", "paired_with"])
-def test_a_line_ends_where_its_sides_are_not_comparable(column: str) -> None:
+def test_a_line_ends_where_its_sides_are_not_comparable(column):
     first, second = lines_of(paired([1.0, 1.01, 1.3, 1.31], **{column: ["a", "a", "b", "b"]}))
     assert [math.isnan(one) for one in first["data"]] == [False, False, True, True]
     assert [math.isnan(one) for one in second["data"]] == [True, True, False, False]
 
 
-def test_a_step_has_its_mark_its_words_and_leads_to_its_event(site: Site) -> None:
+def test_a_step_has_its_mark_its_words_and_leads_to_its_event(site):
     lane = next(lane for lane in site.lanes if lane.machine == MI300X)
     (mark,) = [
         one
@@ -120,7 +120,7 @@ def test_a_step_has_its_mark_its_words_and_leads_to_its_event(site: Site) -> Non
     assert mark["tips"][0].startswith("▲ triton slower: +8.10 % [+7.60, +8.70] since ")
 
 
-def test_a_library_of_one_point_is_no_line_beside_longer_ones() -> None:
+def test_a_library_of_one_point_is_no_line_beside_longer_ones():
     frame = synthetic.with_times([1.0, 1.1, 1.2], [1.0, 1.0, 1.0])
     frame = frame[(frame["backend"] == "triton") | (frame["commit"] == frame["commit"].iloc[0])]
     lane = lanes(frame)[0]
@@ -132,7 +132,7 @@ def test_a_library_of_one_point_is_no_line_beside_longer_ones() -> None:
 # ---- events ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_of_events_begins_with_what_is_open(site: Site) -> None:
+def test_the_page_of_events_begins_with_what_is_open(site):
     page = events.events_page(site)
     folds = [one for one in page["pieces"] if one["kind"] == "fold"]
     assert folds[0]["look"] == "event slower open"
@@ -141,7 +141,7 @@ def test_the_page_of_events_begins_with_what_is_open(site: Site) -> None:
     assert all(len(one["lines"]) == 2 for one in folds)
 
 
-def test_a_wide_range_says_what_would_narrow_it(site: Site) -> None:
+def test_a_wide_range_says_what_would_narrow_it(site):
     wide = dataclasses.replace(site.history.events[0], between=86, state=EventState.OPEN)
     good, bad = wide.last_good.hash[:8], wide.first_bad.hash[:8]
     piece = events.narrowing(wide)
@@ -150,7 +150,7 @@ def test_a_wide_range_says_what_would_narrow_it(site: Site) -> None:
     assert events.narrowing(dataclasses.replace(wide, between=2)) is None
 
 
-def test_front_page_and_events_say_the_same_words(site: Site) -> None:
+def test_front_page_and_events_say_the_same_words(site):
     folds = {one["name"]: one["lines"] for one in found(events.events_page(site), "fold")}
     for piece in page_of(site, MI300X)["pieces"]:
         for text, address, _, about in piece["lines"] if piece["kind"] == "lines" else ():
@@ -159,7 +159,7 @@ def test_front_page_and_events_say_the_same_words(site: Site) -> None:
 
 
 @pytest.mark.parametrize("text", synthetic.TEXTS)
-def test_the_file_of_events_is_whole_whatever_an_author_is_called(site: Site, text: str) -> None:
+def test_the_file_of_events_is_whole_whatever_an_author_is_called(site, text):
     first = site.history.events[0]
     event = dataclasses.replace(first, first_bad=dataclasses.replace(first.first_bad, author=text, subject=text))
     history = dataclasses.replace(site.history, events=(event, *site.history.events[1:]))
@@ -173,7 +173,7 @@ def test_the_file_of_events_is_whole_whatever_an_author_is_called(site: Site, te
 # ---- other pages ----------------------------------------------------------------------------------------------------
 
 
-def test_a_commit_is_compared_by_columns_of_one_length(site: Site) -> None:
+def test_a_commit_is_compared_by_columns_of_one_length(site):
     made = dict(compare.compare_files(site))
     for lane in made["compare"]["pieces"][0]["lanes"]:
         for at, (_, _, count) in enumerate(lane["commits"]):
@@ -184,7 +184,7 @@ def test_a_commit_is_compared_by_columns_of_one_length(site: Site) -> None:
         assert before < after
 
 
-def test_a_roofline_has_a_point_for_each_own_series_under_its_roof(site: Site) -> None:
+def test_a_roofline_has_a_point_for_each_own_series_under_its_roof(site):
     pages = dict(cases.roofline_files(site))
     (chart,) = found(pages[f"{MI300X}/roofline"], "chart")
     series = {one["name"]: one for one in chart["units"][0][1]["series"]}
@@ -192,7 +192,7 @@ def test_a_roofline_has_a_point_for_each_own_series_under_its_roof(site: Site) -
     assert [len(series["gemm"][name]) for name in ("data", "tips", "links")] == [6, 6, 6]
 
 
-def test_scaling_has_a_row_for_each_newest_number_of_several_ranks(site: Site) -> None:
+def test_scaling_has_a_row_for_each_newest_number_of_several_ranks(site):
     ((_, page),) = cases.scaling_files(site)
     rows = [row for table in found(page, "table") for row in table["rows"]]
     assert {row[2] for row in rows} == {8}
@@ -213,7 +213,7 @@ def study(folder: Path, **more: Any) -> Path:
     return folder
 
 
-def test_a_study_is_its_figures_table_and_rules(tmp_path: Path) -> None:
+def test_a_study_is_its_figures_table_and_rules(tmp_path):
     study(tmp_path / "studies" / "m_sweep" / "h200x1")
     site = made_history.site_of(synthetic.history(2), results=tmp_path)
     pieces = dict(studies.studies_files(site))["study/m_sweep/h200x1"]
@@ -223,7 +223,7 @@ def test_a_study_is_its_figures_table_and_rules(tmp_path: Path) -> None:
     assert sorted(studies.files(site)) == [f"studies/m_sweep/h200x1/{name}" for name in ("speed.svg", "table.csv")]
 
 
-def test_a_sweep_that_was_recorded_in_two_goes_is_shown_whole(tmp_path: Path) -> None:
+def test_a_sweep_that_was_recorded_in_two_goes_is_shown_whole(tmp_path):
     results = tmp_path / "results"
     for case in ("m16", "m64"):
         line = made_lines.line([({"num_warps": 8}, 0.9)], case=case)

@@ -6,7 +6,7 @@ import itertools
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -129,7 +129,7 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, slurm_cluster: SlurmCluster) -> Iterator[Site]:
+def site(tmp_path, slurm_cluster):
     with RunnerHub() as hub:
         hub._ids = NUMBERS  # Slurm remembers the jobs of earlier tests by these numbers
         one = Site(tmp_path, hub, slurm_cluster)

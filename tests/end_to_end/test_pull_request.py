@@ -150,7 +150,7 @@ def queue(site: Site, leg: dict[str, object], origin: Path, head: str) -> tuple[
 
 
 @pytest.mark.slow
-def test_a_pull_request_gets_its_comment_and_its_check(site: Site, tmp_path: Path) -> None:
+def test_a_pull_request_gets_its_comment_and_its_check(site, tmp_path):
     origin = tmp_path / "origin"
     head = project(origin, site.hub)
     with site.settings.open("a") as settings:

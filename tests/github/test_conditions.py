@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,7 +56,7 @@ def started(expressions: Expressions, file: str, job: str, **more: Any) -> list[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", ["measure", "declare", "wait", "judge"])
-def test_a_leg_runs_for_a_start_on_its_own_ref(expressions: Expressions, job: str) -> None:
+def test_a_leg_runs_for_a_start_on_its_own_ref(expressions, job):
     """(a), (c) No fork, and no run with the rights of the default branch, gets a machine."""
     given = github(ref=GPU)
     needs = {"measure": {"result": "failure"}, "declare": {"result": "success"}}
@@ -65,17 +64,17 @@ def test_a_leg_runs_for_a_start_on_its_own_ref(expressions: Expressions, job: st
     assert started(expressions, "leg.yml", job, needs=needs) == []
 
 
-def test_legs_are_listed_for_a_start_on_their_ref_only(expressions: Expressions) -> None:
+def test_legs_are_listed_for_a_start_on_their_ref_only(expressions):
     assert holds(expressions, "gpu.yml", "legs", github(ref=GPU))
     assert started(expressions, "gpu.yml", "legs") == []
 
 
-def test_a_start_on_another_ref_is_red_and_says_how_to_start_it(expressions: Expressions) -> None:
+def test_a_start_on_another_ref_is_red_and_says_how_to_start_it(expressions):
     assert not holds(expressions, "gpu.yml", "refuse", github(ref=GPU))
     assert "a start by hand on the default branch" in started(expressions, "gpu.yml", "refuse")
 
 
-def test_a_leg_is_judged_after_a_fault_but_not_after_it_was_cancelled(expressions: Expressions) -> None:
+def test_a_leg_is_judged_after_a_fault_but_not_after_it_was_cancelled(expressions):
     assert holds(expressions, "leg.yml", "judge", github(ref=GPU), "failure")
     assert not holds(expressions, "leg.yml", "judge", github(ref=GPU), "cancelled")
 
@@ -91,7 +90,7 @@ def test_a_leg_is_judged_after_a_fault_but_not_after_it_was_cancelled(expression
         (github("push"), False),
     ],
 )
-def test_a_night_is_of_the_default_branch(expressions: Expressions, given: dict[str, Any], runs: bool) -> None:
+def test_a_night_is_of_the_default_branch(expressions, given, runs):
     assert holds(expressions, "night_leg.yml", "measure", given) is runs
     if given["event_name"] in load("nightly.yml")["on"]:
         assert holds(expressions, "nightly.yml", "legs", given) is runs
@@ -99,7 +98,7 @@ def test_a_night_is_of_the_default_branch(expressions: Expressions, given: dict[
 
 
 @pytest.mark.parametrize("result", ["success", "failure"])
-def test_a_night_that_broke_off_is_recorded_all_the_same(expressions: Expressions, result: str) -> None:
+def test_a_night_that_broke_off_is_recorded_all_the_same(expressions, result):
     needs = {"measure": {"result": result}, "record": {"result": result}}
     assert holds(expressions, "night_leg.yml", "record", github("schedule"), result, needs=needs)
     assert holds(expressions, "night_leg.yml", "publish", github("schedule"), result, needs=needs)
@@ -117,7 +116,7 @@ def test_a_night_that_broke_off_is_recorded_all_the_same(expressions: Expression
         ("workflow_dispatch", "success", False),
     ],
 )
-def test_what_is_commented_on(expressions: Expressions, event: str, conclusion: str, runs: bool) -> None:
+def test_what_is_commented_on(expressions, event, conclusion, runs):
     finished = github("workflow_run", workflow_run={"event": event, "conclusion": conclusion})
     assert holds(expressions, "comment.yml", "comment", finished) is runs
 
@@ -130,13 +129,13 @@ def test_what_is_commented_on(expressions: Expressions, event: str, conclusion: 
         ({}, "/ridgeline gpu " + "a" * 40, False),
     ],
 )
-def test_which_comments_are_read(expressions: Expressions, issue: dict[str, Any], body: str, runs: bool) -> None:
+def test_which_comments_are_read(expressions, issue, body, runs):
     said = github("issue_comment", issue=issue, comment={"body": body})
     assert holds(expressions, "command.yml", "read", said) is runs
 
 
 @pytest.mark.parametrize(("action", "runs"), [("gpu", True), ("", False), ("refused", False)])
-def test_a_run_is_started_only_where_the_first_job_says_so(expressions: Expressions, action: str, runs: bool) -> None:
+def test_a_run_is_started_only_where_the_first_job_says_so(expressions, action, runs):
     needs = {"read": {"outputs": {"action": action}}}
     assert holds(expressions, "command.yml", "start", github("issue_comment"), needs=needs) is runs
     assert not holds(expressions, "command.yml", "start", github("issue_comment"), "failure", needs=needs)
@@ -150,7 +149,7 @@ ACTION = FOLDER / "action.yml"
 PINNED = "OWNER/ridgeline@" + "0" * 40
 
 
-def test_the_action_is_sound() -> None:
+def test_the_action_is_sound():
     run = zizmor(ACTION)
     assert run.returncode == 0, run.stdout + run.stderr
     schema = [tool("check-jsonschema"), "--builtin-schema", "vendor.github-actions", str(ACTION)]
@@ -161,7 +160,7 @@ def test_the_action_is_sound() -> None:
 @pytest.mark.parametrize(
     ("fail_on", "codes"), [("regression", [0, 1, 0, 3, 137]), ("undecided", [0, 1, 2, 3, 137]), ("", [0, 1, 0, 3, 137])]
 )
-def test_what_makes_the_job_red(tmp_path: Path, fail_on: str, codes: list[int]) -> None:
+def test_what_makes_the_job_red(tmp_path, fail_on, codes):
     program = tmp_path / "ridgeline"
     program.write_text('#!/bin/sh\n[ "$1 $2" = "check --tier" ] || exit 9\nexit "$3"\n')
     program.chmod(0o755)
@@ -174,7 +173,7 @@ def test_what_makes_the_job_red(tmp_path: Path, fail_on: str, codes: list[int]) 
     assert found == codes
 
 
-def test_a_command_is_emulated_as_it_is_written(tmp_path: Path) -> None:
+def test_a_command_is_emulated_as_it_is_written(tmp_path):
     program = tmp_path / "ridgeline"
     program.write_text('#!/bin/sh\nprintf "%s|" "$@"\nexit 1\n')
     program.chmod(0o755)
@@ -183,7 +182,7 @@ def test_a_command_is_emulated_as_it_is_written(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "emulate|--arch|gfx950|--|pytest|-k|not slow|")
 
 
-def test_a_wrong_fail_on_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
+def test_a_wrong_fail_on_is_refused_before_anything_is_installed(tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho installed\n")
     python.chmod(0o755)
@@ -194,14 +193,14 @@ def test_a_wrong_fail_on_is_refused_before_anything_is_installed(tmp_path: Path)
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> dict[str, Path]:
+def written(tmp_path):
     """The workflows of `ridgeline init`, by name."""
     newcomer.write(tmp_path, newcomer.planned(newcomer.SetUp(tmp_path, "theirs", "trunk", "perf", PINNED)), ())
     return {name: tmp_path / ".github/workflows" / name for name in newcomer.WORKFLOWS}
 
 
 @pytest.mark.slow
-def test_the_workflows_of_init_are_sound(expressions: Expressions, written: dict[str, Path]) -> None:
+def test_the_workflows_of_init_are_sound(expressions, written):
     for file in written.values():
         run = zizmor(file)
         assert run.returncode == 0, run.stdout + run.stderr
@@ -211,7 +210,7 @@ def test_the_workflows_of_init_are_sound(expressions: Expressions, written: dict
     assert actionlint(expressions, *written.values()) == []
 
 
-def test_each_is_one_call_at_a_full_commit_with_what_the_called_file_asks_for(written: dict[str, Path]) -> None:
+def test_each_is_one_call_at_a_full_commit_with_what_the_called_file_asks_for(written):
     order = ["none", "read", "write"]
     for name, path in written.items():
         document = load(path)
@@ -228,7 +227,7 @@ def test_each_is_one_call_at_a_full_commit_with_what_the_called_file_asks_for(wr
                 assert order.index(job["permissions"].get(right, "none")) >= order.index(level), (name, right)
 
 
-def test_no_pull_request_reaches_a_runner_of_ones_own_or_a_token_that_writes(written: dict[str, Path]) -> None:
+def test_no_pull_request_reaches_a_runner_of_ones_own_or_a_token_that_writes(written):
     starts = {name: set(load(path)["on"]) for name, path in written.items()}
     assert starts == {
         "ridgeline.yml": {"pull_request", "push"},

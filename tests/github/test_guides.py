@@ -29,7 +29,6 @@ from tests.end_to_end.conftest import slurm_cluster
 from tests.end_to_end.test_pull_request import KERNEL, commit, git
 from tests.github.actions import ROOT
 from tests.standins.github import StandIn
-from tests.standins.slurm import SlurmCluster
 
 __all__ = ["slurm_cluster"]
 
@@ -105,18 +104,18 @@ class Clone:
 
 
 @pytest.fixture
-def clone(tmp_path: Path) -> Clone:
+def clone(tmp_path):
     return Clone(tmp_path, {})
 
 
 @pytest.fixture
-def hub() -> Iterator[StandIn]:
+def hub():
     with StandIn("OWNER/ridgeline") as github:
         yield github
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_first_steps_exist(name: str) -> None:
+def test_the_first_steps_exist(name):
     targets = (ROOT / "Makefile").read_text()
     for made in re.findall(r"(?:^|`)make (\w+)", (GUIDES / name).read_text(), re.MULTILINE):
         assert f"\n{made}:" in targets
@@ -127,12 +126,12 @@ def test_the_first_steps_exist(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if any("[pool." in block for block in blocks(name, "toml"))])
-def test_the_pools_of_a_guide_are_sound(name: str, tmp_path: Path) -> None:
+def test_the_pools_of_a_guide_are_sound(name, tmp_path):
     (tmp_path / "runners.toml").write_text("\n".join(blocks(name, "toml")))
     assert pools_file.load(tmp_path / "runners.toml").pool("mi300x").gpus == (1, 8)
 
 
-def test_workflows_take_what_gh_is_told() -> None:
+def test_workflows_take_what_gh_is_told():
     for name in NAMES:
         for file, rest in re.findall(r"^gh workflow run (\S+)(.*)$", (GUIDES / name).read_text(), re.MULTILINE):
             workflow = yaml.safe_load((ROOT / ".github/workflows" / file).read_text())
@@ -140,7 +139,7 @@ def test_workflows_take_what_gh_is_told() -> None:
 
 
 @pytest.mark.nightly
-def test_github_only(clone: Clone, hub: StandIn) -> None:
+def test_github_only(clone, hub):
     clone.env |= {"GITHUB_API_URL": hub.url}
     (clone.folder / "ci/runners.toml").write_text(blocks("github.md", "toml")[0])
     said = clone.walk("github.md")
@@ -158,7 +157,7 @@ def cpu_only(text: str) -> str:
 
 
 @pytest.mark.nightly
-def test_slurm_only(tmp_path: Path, slurm_cluster: SlurmCluster) -> None:
+def test_slurm_only(tmp_path, slurm_cluster):
     clone = Clone(tmp_path, slurm_cluster.env)
     (clone.folder / "ci/runners.toml").write_text(cpu_only(blocks("slurm.md", "toml")[0]))
     said = clone.walk("slurm.md")
@@ -171,7 +170,7 @@ def test_slurm_only(tmp_path: Path, slurm_cluster: SlurmCluster) -> None:
 
 
 @pytest.mark.nightly
-def test_github_and_slurm(tmp_path: Path, slurm_cluster: SlurmCluster, hub: StandIn) -> None:
+def test_github_and_slurm(tmp_path, slurm_cluster, hub):
     clone = Clone(tmp_path, {**slurm_cluster.env, "GITHUB_API_URL": hub.url})
     text = blocks("github_and_slurm.md", "toml")[0].replace("/shared/", f"{tmp_path}/")
     (clone.folder / "ci/runners.toml").write_text(text)
@@ -208,7 +207,7 @@ def version(name: str) -> str:
 
 
 @pytest.mark.parametrize("direct", DIRECT, ids=str)
-def test_it_covers_the_dependencies_of_the_project(direct: Requirement) -> None:
+def test_it_covers_the_dependencies_of_the_project(direct):
     """A dependency that was added or whose range changed asks for `make lock`."""
     assert canonicalize_name(direct.name) in locked(), "run `make lock` and commit requirements.lock"
     assert direct.specifier.contains(version(canonicalize_name(direct.name))), "run `make lock`"
@@ -224,7 +223,7 @@ def needed(name: str, python: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
-def test_nothing_that_is_needed_is_missing(python: str) -> None:
+def test_nothing_that_is_needed_is_missing(python):
     """pip refuses to install what has no hash; here it is seen before."""
     here = {canonicalize_name(one.metadata["Name"]): one.version for one in importlib.metadata.distributions()}
     there = [name for name in locked() if here.get(name) == version(name)]
@@ -232,7 +231,7 @@ def test_nothing_that_is_needed_is_missing(python: str) -> None:
     assert {(name, one) for name in there for one in needed(name, python) if one not in locked()} == set()
 
 
-def test_versions_are_those_of_every_set_up() -> None:
+def test_versions_are_those_of_every_set_up():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pairs = (line.partition(";")[0].split("==") for line in lines if not line.startswith("#"))
     constrained = {canonicalize_name(name): pinned.strip() for name, pinned in pairs}
@@ -241,7 +240,7 @@ def test_versions_are_those_of_every_set_up() -> None:
     assert {name: version(name) for name in both} == {name: constrained[name] for name in both}
 
 
-def test_the_trusted_set_up_takes_nothing_else() -> None:
+def test_the_trusted_set_up_takes_nothing_else():
     light = (ROOT / "Makefile").read_text().partition("\nlight:")[2].partition("\n\n")[0]
     first, second = [line for line in light.splitlines() if "$(PIP)" in line]
     assert "--require-hashes --only-binary :all: -r requirements.lock" in first

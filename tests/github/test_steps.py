@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ main()
 
 
 @pytest.fixture
-def there() -> Iterator[StandIn]:
+def there():
     with StandIn() as standin:
         yield standin
 
@@ -98,7 +98,7 @@ class Stage:
 
 
 @pytest.fixture
-def stage(expressions: Expressions, scene: Scene, there: StandIn, tmp_path: Path) -> Stage:
+def stage(expressions, scene, there, tmp_path):
     there.pull(7, head=scene.head, fork=True)
     return Stage(expressions, scene, there, tmp_path)
 
@@ -119,7 +119,7 @@ def leg(scene: Scene, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_leg_from_its_trials_to_comment_and_check(stage: Stage) -> None:
+def test_a_leg_from_its_trials_to_comment_and_check(stage):
     stage.scene.measured(0.03)
     measured = leg(stage.scene, script="cp trials.jsonl x && mv x trials.jsonl; exit 1")
     run, done = stage.run("leg.yml", "measure", inputs=measured)
@@ -138,7 +138,7 @@ def test_a_leg_from_its_trials_to_comment_and_check(stage: Stage) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("code", "outcome"), [(0, "success"), (1, "success"), (2, "success"), (3, "failure")])
-def test_verdicts_of_the_measuring_host_are_no_failure_of_its_job(stage: Stage, code: int, outcome: str) -> None:
+def test_verdicts_of_the_measuring_host_are_no_failure_of_its_job(stage, code, outcome):
     _, done = stage.run("leg.yml", "measure", inputs=leg(stage.scene, script=f"exit {code}"))
     assert done["Measure"].outcome == outcome
     assert done["Hand over the trials"].outcome == "failure", "there are none"
@@ -146,7 +146,7 @@ def test_verdicts_of_the_measuring_host_are_no_failure_of_its_job(stage: Stage, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("status", "absent"), [("queued", True), ("in_progress", False)])
-def test_a_machine_that_never_comes_is_told_as_absent(stage: Stage, status: str, absent: bool) -> None:
+def test_a_machine_that_never_comes_is_told_as_absent(stage, status, absent):
     run = stage.there.run(id=77)
     stage.there.job(["h200"], run["id"], status, name="h200-1 / Measure")
     _, done = stage.run("leg.yml", "wait", inputs=leg(stage.scene))
@@ -160,7 +160,7 @@ def test_a_machine_that_never_comes_is_told_as_absent(stage: Stage, status: str,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_nightly(["Check", "Pull request / Check"], "Pull request / Check"))
-def test_the_trials_of_the_hosted_check_are_judged_and_told(stage: Stage, name: str) -> None:
+def test_the_trials_of_the_hosted_check_are_judged_and_told(stage, name):
     """Ours, and that of a repository which calls check.yml."""
     cpu = {**MACHINE, "kind": "cpu", "market_name": None}
     stage.scene.measured(0.0, lambda line: line.update(machine=cpu))
@@ -186,7 +186,7 @@ def legs(stage: Stage, **inputs: str) -> tuple[StepDone, list[dict[str, Any]]]:
 
 
 @pytest.mark.slow
-def test_legs_are_pools_and_sizes(stage: Stage) -> None:
+def test_legs_are_pools_and_sizes(stage):
     _, found = legs(stage, pool="mi300x")
     assert [one["name"] for one in found] == ["mi300x-1", "mi300x-8"]
     assert set(load("gpu.yml")["jobs"]["leg"]["with"]) - {"sha", "requirements"} <= set(found[0])
@@ -195,7 +195,7 @@ def test_legs_are_pools_and_sizes(stage: Stage) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["sha", "pool", "gpus"])
-def test_an_input_is_never_a_piece_of_a_shells_line(stage: Stage, name: str) -> None:
+def test_an_input_is_never_a_piece_of_a_shells_line(stage, name):
     """(g) `x; touch FILE; #` in any input: refused, or a quoted word of the script; never carried out."""
     mark = stage.tools / "ran"
     step, found = legs(stage, **{name: f"x; touch {mark}; #"})
@@ -208,7 +208,7 @@ def test_an_input_is_never_a_piece_of_a_shells_line(stage: Stage, name: str) -> 
 
 
 @pytest.mark.nightly
-def test_legs_of_another_repository_install_the_ridgeline_whose_workflow_it_calls(stage: Stage, tmp_path: Path) -> None:
+def test_legs_of_another_repository_install_the_ridgeline_whose_workflow_it_calls(stage, tmp_path):
     """Its pools, with the Ridgeline that the called file belongs to, from the address where it lies."""
     house, theirs = tmp_path / "OWNER/ridgeline", tmp_path / "theirs"
     listing = [
@@ -259,7 +259,7 @@ def _words(script: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_comment_of_a_writer_starts_a_run_of_the_commit_it_names(stage: Stage) -> None:
+def test_a_comment_of_a_writer_starts_a_run_of_the_commit_it_names(stage):
     comment = {"id": 9, "body": f"/ridgeline gpu {stage.scene.head} h200", "user": {"login": "w", "type": "User"}}
     outputs = said(stage, comment, "write")
     assert outputs["action"] == "gpu"
@@ -272,7 +272,7 @@ def test_a_comment_of_a_writer_starts_a_run_of_the_commit_it_names(stage: Stage)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("permission", "sha"), [("read", None), ("write", "d" * 40)])
-def test_others_and_other_commits_start_nothing(stage: Stage, permission: str, sha: str | None) -> None:
+def test_others_and_other_commits_start_nothing(stage, permission, sha):
     """(d) Whoever may not write is refused, and so is a head that has moved on since it was read."""
     body = f"/ridgeline gpu {sha or stage.scene.head}"
     outputs = said(stage, {"id": 9, "body": body, "user": {"login": "w", "type": "User"}}, permission)
@@ -301,7 +301,7 @@ def said(stage: Stage, comment: dict[str, Any], permission: str) -> dict[str, st
 
 
 @pytest.mark.slow
-def test_a_night_records_what_fits_pushes_it_and_tells_the_rest(stage: Stage) -> None:
+def test_a_night_records_what_fits_pushes_it_and_tells_the_rest(stage):
     scene = stage.scene
     git(scene.hub, "checkout", "-q", "--detach")
     lines = [night(scene.base), night(scene.base, 1, machine={**MACHINE, "market_name": "MI300X"})]
@@ -318,7 +318,7 @@ def test_a_night_records_what_fits_pushes_it_and_tells_the_rest(stage: Stage) ->
 
 
 @pytest.mark.slow
-def test_the_legs_of_a_night_are_those_of_the_inputs(stage: Stage) -> None:
+def test_the_legs_of_a_night_are_those_of_the_inputs(stage):
     inputs = {"tier": "sweep", "pool": "h200", "gpus": "", "kernels": "gemm $(id) ; x"}
     github = {"ref_name": "main", "event": {"repository": {"default_branch": "main"}}}
     run, done = stage.run("nightly.yml", "legs", at=ROOT, inputs=inputs, github=github)

@@ -48,13 +48,13 @@ def zizmor(path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([tool("zizmor"), *options, str(path)], capture_output=True, text=True)
 
 
-def test_zizmor_finds_nothing() -> None:
+def test_zizmor_finds_nothing():
     run = zizmor(FOLDER)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("schema", ["vendor.github-workflows", "custom.github-workflows-require-timeout"])
-def test_schema(schema: str) -> None:
+def test_schema(schema):
     run = subprocess.run(
         [tool("check-jsonschema"), "--builtin-schema", schema, *map(str, FILES)], capture_output=True, text=True
     )
@@ -73,7 +73,7 @@ def actionlint(expressions: Expressions, *paths: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_actionlint_finds_nothing(expressions: Expressions) -> None:
+def test_actionlint_finds_nothing(expressions):
     assert actionlint(expressions, *FILES) == []
 
 
@@ -81,7 +81,7 @@ def test_actionlint_finds_nothing(expressions: Expressions) -> None:
 
 
 @pytest.mark.parametrize(("where", "run"), RUNS)
-def test_a_step_is_one_command(where: str, run: str) -> None:
+def test_a_step_is_one_command(where, run):
     """Ours, or one of git, gh and bash; its output may go to a file, and an exit code that is a verdict may pass."""
     line = run.strip().removesuffix("|| [ $? -le 2 ]")
     words = shlex.split(line)
@@ -94,7 +94,7 @@ def test_a_step_is_one_command(where: str, run: str) -> None:
 
 
 @pytest.mark.parametrize(("where", "run"), RUNS)
-def test_nothing_from_outside_becomes_a_piece_of_a_command(where: str, run: str) -> None:
+def test_nothing_from_outside_becomes_a_piece_of_a_command(where, run):
     """An expression in a command is an injection, and so is a variable without quotes."""
     assert "${{" not in run
     bare = re.sub(r'"[^"]*"', "", run)
@@ -103,7 +103,7 @@ def test_nothing_from_outside_becomes_a_piece_of_a_command(where: str, run: str)
 
 
 @pytest.mark.parametrize(("where", "run"), [(w, r) for w, r in RUNS if re.match(r"(\S+/)?ridgeline ", r)])
-def test_the_ridgeline_command_exists(where: str, run: str) -> None:
+def test_the_ridgeline_command_exists(where, run):
     from ci.__main__ import VERBS, main  # here, so that a fault of the command takes down no other test
 
     words = shlex.split(run.removesuffix("|| [ $? -le 2 ]"))[1:]
@@ -116,7 +116,7 @@ def test_the_ridgeline_command_exists(where: str, run: str) -> None:
 
 
 @pytest.mark.parametrize("run", sorted({run for _, run in RUNS if run.startswith("make")}))
-def test_the_make_target_exists(run: str) -> None:
+def test_the_make_target_exists(run):
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(run.replace(f"-C {HOUSE}", "").split()[1:]) <= set(targets)
 
@@ -125,7 +125,7 @@ def test_the_make_target_exists(run: str) -> None:
 
 
 @pytest.mark.parametrize(("file", "job"), jobs())
-def test_every_job_has_a_timeout_and_says_its_permissions(file: str, job: str) -> None:
+def test_every_job_has_a_timeout_and_says_its_permissions(file, job):
     document = load(file)
     body = document["jobs"][job]
     assert document["permissions"] == {}
@@ -142,18 +142,18 @@ def self_hosted(job: dict[str, Any]) -> bool:
 MEASURING = [(file, job) for file, job in jobs() if self_hosted(load(file)["jobs"][job])]
 
 
-def test_gpu_jobs_are_where_they_should_be() -> None:
+def test_gpu_jobs_are_where_they_should_be():
     assert MEASURING == [("leg.yml", "measure"), ("night_leg.yml", "measure")]
 
 
 @pytest.mark.parametrize(("file", "job"), MEASURING)
-def test_gpu_runners_are_out_of_reach_of_forks(file: str, job: str) -> None:
+def test_gpu_runners_are_out_of_reach_of_forks(file, job):
     assert triggers(load(file)) <= TRUSTED_TRIGGERS
     assert "github.event_name" in load(file)["jobs"][job]["if"]
 
 
 @pytest.mark.parametrize(("file", "job"), MEASURING)
-def test_what_runs_measured_code_has_a_read_only_token_and_no_secret(file: str, job: str) -> None:
+def test_what_runs_measured_code_has_a_read_only_token_and_no_secret(file, job):
     """(b) Whoever controls the host gets what the job has: it must not be worth having."""
     body = load(file)["jobs"][job]
     assert set(body["permissions"].values()) <= READ_ONLY
@@ -163,19 +163,19 @@ def test_what_runs_measured_code_has_a_read_only_token_and_no_secret(file: str, 
 
 
 @pytest.mark.parametrize(("file", "job"), MEASURING)
-def test_a_measuring_host_hands_over_files_of_trials_only(file: str, job: str) -> None:
+def test_a_measuring_host_hands_over_files_of_trials_only(file, job):
     """(b), (e) No report, no verdict, no page leaves it."""
     handed = [s["with"]["path"] for s in load(file)["jobs"][job]["steps"] if "upload-artifact" in s.get("uses", "")]
     assert handed == ["trials.jsonl"]
 
 
-def test_no_container_of_a_job_comes_with_the_runners_own_mounts() -> None:
+def test_no_container_of_a_job_comes_with_the_runners_own_mounts():
     """(b) `container:` mounts docker.sock and the runner's folders; ci/pools enters one without them."""
     assert all("container" not in load(file)["jobs"][job] for file, job in jobs())
     assert all("services" not in load(file)["jobs"][job] for file, job in jobs())
 
 
-def test_nothing_is_cached() -> None:
+def test_nothing_is_cached():
     """(c) What measured code writes to a cache, no other run reads: nobody reads caches."""
     for where, step in steps():
         assert "actions/cache" not in step.get("uses", ""), where
@@ -183,12 +183,12 @@ def test_nothing_is_cached() -> None:
         assert not {key for key in given if "cache" in key}, where
 
 
-def test_secrets_are_handed_to_no_called_workflow() -> None:
+def test_secrets_are_handed_to_no_called_workflow():
     assert all("secrets" not in load(file)["jobs"][job] for file, job in jobs())
     assert all("secrets." not in path.read_text() for path in FILES)
 
 
-def test_a_pull_request_job_can_write_nothing() -> None:
+def test_a_pull_request_job_can_write_nothing():
     for path in FILES:
         document = load(path.name)
         if "pull_request" in triggers(document):
@@ -197,7 +197,7 @@ def test_a_pull_request_job_can_write_nothing() -> None:
             assert "github.token" not in path.read_text()
 
 
-def test_a_job_that_may_write_runs_the_default_branch_only() -> None:
+def test_a_job_that_may_write_runs_the_default_branch_only():
     """Nothing of a pull request is checked out where a token may write; `pull_request_target` is not used at all."""
     for file, name in jobs():
         job = load(file)["jobs"][name]
@@ -210,7 +210,7 @@ def test_a_job_that_may_write_runs_the_default_branch_only() -> None:
             assert not any("git " in run or "make setup" in run for run in runs), (file, name)
 
 
-def test_a_job_that_may_write_installs_from_the_lock() -> None:
+def test_a_job_that_may_write_installs_from_the_lock():
     """(f) Its set-up is `make light`, which checks every file against requirements.lock."""
     for file, name in jobs():
         job = load(file)["jobs"][name]
@@ -219,7 +219,7 @@ def test_a_job_that_may_write_installs_from_the_lock() -> None:
             assert set(made) <= {"make light", f"make -C {HOUSE} light"}, (file, name)
 
 
-def test_the_commit_that_is_judged_comes_from_the_platform() -> None:
+def test_the_commit_that_is_judged_comes_from_the_platform():
     posts = [(where, step) for where, step in steps() if "--post" in step.get("run", "")]
     assert {where for where, _ in posts} == {"comment.yml:comment", "leg.yml:judge", "leg.yml:wait"}
     assert {step["env"]["SHA"] for _, step in posts} == {
@@ -228,14 +228,14 @@ def test_the_commit_that_is_judged_comes_from_the_platform() -> None:
     }
 
 
-def test_a_gpu_run_is_for_the_commit_that_was_named() -> None:
+def test_a_gpu_run_is_for_the_commit_that_was_named():
     start = load("command.yml")["jobs"]["start"]
     assert start["steps"][-1]["env"]["SHA"] == "${{ needs.read.outputs.sha }}"
     assert load("gpu.yml")["on"]["workflow_dispatch"]["inputs"]["sha"]["required"] is True
     assert load("gpu.yml")["jobs"]["leg"]["with"]["sha"] == "${{ inputs.sha }}"
 
 
-def test_the_ref_of_gpu_runs_has_one_name() -> None:
+def test_the_ref_of_gpu_runs_has_one_name():
     texts = "".join((FOLDER / name).read_text() for name in ("gpu.yml", "leg.yml"))
     assert set(re.findall(r"refs/heads/([\w/.-]+)", texts)) == {orders.REF}
 
@@ -244,7 +244,7 @@ def test_the_ref_of_gpu_runs_has_one_name() -> None:
 
 
 @pytest.mark.parametrize("file", ["gpu.yml", "nightly.yml"])
-def test_a_leg_is_a_call_and_nothing_waits_for_all_of_them(file: str) -> None:
+def test_a_leg_is_a_call_and_nothing_waits_for_all_of_them(file):
     found = load(file)["jobs"]
     assert found["leg"]["strategy"]["fail-fast"] is False
     assert found["leg"]["uses"].startswith("./.github/workflows/")
@@ -253,7 +253,7 @@ def test_a_leg_is_a_call_and_nothing_waits_for_all_of_them(file: str) -> None:
 
 
 @pytest.mark.parametrize(("file", "called"), [("gpu.yml", "leg.yml"), ("nightly.yml", "night_leg.yml")])
-def test_a_leg_is_given_what_it_asks_for_and_no_more_rights_than_its_jobs_use(file: str, called: str) -> None:
+def test_a_leg_is_given_what_it_asks_for_and_no_more_rights_than_its_jobs_use(file, called):
     leg, inner = load(file)["jobs"]["leg"], load(called)
     assert set(leg["with"]) == set(inner["on"]["workflow_call"]["inputs"])
     order = ["none", "read", "write"]
@@ -267,14 +267,14 @@ def test_a_leg_is_given_what_it_asks_for_and_no_more_rights_than_its_jobs_use(fi
 # ---- actions ----
 
 
-def test_only_githubs_actions_and_our_own_workflows_are_used() -> None:
+def test_only_githubs_actions_and_our_own_workflows_are_used():
     used = [step["uses"] for where, step in steps() if "uses" in step and where != "check.yml:check"]
     called = [load(file)["jobs"][job]["uses"] for file, job in jobs() if "uses" in load(file)["jobs"][job]]
     assert all(one.startswith("actions/") for one in used)
     assert set(called) == {"./.github/workflows/leg.yml", "./.github/workflows/night_leg.yml"}
 
 
-def test_the_comment_follows_the_pull_request_workflow() -> None:
+def test_the_comment_follows_the_pull_request_workflow():
     followed = load("comment.yml")["on"]["workflow_run"]["workflows"]
     assert followed == [load("pull_request.yml")["name"]]
 
@@ -283,7 +283,7 @@ def test_the_comment_follows_the_pull_request_workflow() -> None:
 
 
 @pytest.mark.parametrize("file", CALLED)
-def test_ridgeline_is_that_of_the_called_files_commit(file: str) -> None:
+def test_ridgeline_is_that_of_the_called_files_commit(file):
     """Whoever calls a file pins it by a commit; the jobs of it run that Ridgeline, and no other one."""
     assert "workflow_call" in triggers(load(file))
     for name, job in load(file)["jobs"].items():
@@ -294,12 +294,12 @@ def test_ridgeline_is_that_of_the_called_files_commit(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["gpu.yml", "nightly.yml"])
-def test_a_call_and_a_start_by_hand_take_the_same_inputs(file: str) -> None:
+def test_a_call_and_a_start_by_hand_take_the_same_inputs(file):
     on = load(file)["on"]
     assert set(on["workflow_call"]["inputs"]) == {*on["workflow_dispatch"]["inputs"], "requirements"}
 
 
-def test_what_strangers_start_elsewhere_runs_on_a_hosted_runner_with_a_token_that_can_read() -> None:
+def test_what_strangers_start_elsewhere_runs_on_a_hosted_runner_with_a_token_that_can_read():
     """check.yml is called by workflows of `pull_request`: no input can name another runner."""
     (job,) = load("check.yml")["jobs"].values()
     assert job["runs-on"] == "ubuntu-24.04"

@@ -67,7 +67,7 @@ DECLARED = {
 
 
 @pytest.mark.parametrize("name", DECLARED)
-def test_declared_once_with_its_tiers_and_its_names(name: str) -> None:
+def test_declared_once_with_its_tiers_and_its_names(name):
     kernel, (tiers, baselines, patterns) = KERNELS[name], DECLARED[name]
     kernel.check()
     assert kernel.name == name
@@ -79,7 +79,7 @@ def test_declared_once_with_its_tiers_and_its_names(name: str) -> None:
         assert case.name in names
 
 
-def test_what_is_compiled_is_what_can_be_tuned_and_swept() -> None:
+def test_what_is_compiled_is_what_can_be_tuned_and_swept():
     for name, kernel in KERNELS.items():
         assert list(kernel.compilations) == OURS[name].split()
         assert {one for one, backend in kernel.backends.items() if backend.candidates} == set(kernel.compilations)
@@ -125,7 +125,7 @@ COSTS: tuple[tuple[str, str, dict[str, int]], ...] = (
 
 
 @pytest.mark.parametrize(("name", "case", "expected"), COSTS)
-def test_costs_are_the_formula(name: str, case: str, expected: dict[str, int]) -> None:
+def test_costs_are_the_formula(name, case, expected):
     found = KERNELS[name].function("cost")(KERNELS[name].case(case).at(Place()))
     assert {field: getattr(found, field) for field in expected} == expected
 
@@ -149,7 +149,7 @@ def ok(name: str, case: Case, out: torch.Tensor, expected: torch.Tensor) -> bool
     return compare(out, expected, KERNELS[name].tolerance_for(case)).ok
 
 
-def test_references_of_collectives_are_the_definitions() -> None:
+def test_references_of_collectives_are_the_definitions():
     for rank in range(4):
         cases = [on_rank("all_reduce", one, 4, KB=1 / 4) for one in range(4)]
         given = torch.stack([inputs("all_reduce", case)["x"] for case in cases])
@@ -164,7 +164,7 @@ def test_references_of_collectives_are_the_definitions() -> None:
 
 @pytest.mark.parametrize("name", ["all_reduce", "reduce_scatter"])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-def test_tolerance_takes_a_sum_rounded_at_every_hop_but_no_lost_rank(name: str, dtype: str) -> None:
+def test_tolerance_takes_a_sum_rounded_at_every_hop_but_no_lost_rank(name, dtype):
     case = on_rank(name, 0, 8, dtype, KB=64)
     parts = [inputs(name, on_rank(name, rank, 8, dtype, KB=64))["x"] for rank in range(8)]
     hops, lost = parts[0].clone(), torch.stack(parts[:7]).float().sum(0)
@@ -175,7 +175,7 @@ def test_tolerance_takes_a_sum_rounded_at_every_hop_but_no_lost_rank(name: str, 
     assert not ok(name, case, lost[: expected.numel()].to(hops.dtype), expected)
 
 
-def test_products_are_the_textbook_sum_and_restore_tf32() -> None:
+def test_products_are_the_textbook_sum_and_restore_tf32():
     torch.backends.cuda.matmul.allow_tf32 = True
     try:
         for name, world in (("gemm", 1), ("gemm_all_scatter", 2)):
@@ -190,7 +190,7 @@ def test_products_are_the_textbook_sum_and_restore_tf32() -> None:
         torch.backends.cuda.matmul.allow_tf32 = False
 
 
-def test_tolerances_see_a_swap_and_a_lost_slice_of_k() -> None:
+def test_tolerances_see_a_swap_and_a_lost_slice_of_k():
     case = on_rank("gemm", 0, 1, M=64, N=64, K=4096)
     given = inputs("gemm", case)
     expected = reference("gemm", case, given)
@@ -220,7 +220,7 @@ ON_CPU = {
 @pytest.mark.parametrize(
     ("name", "backend"), [(name, one) for name, (_, all_) in ON_CPU.items() for one in all_.split()]
 )
-def test_backends_of_a_cpu_are_right_write_all_and_read_anew(name: str, backend: str, dtype: str) -> None:
+def test_backends_of_a_cpu_are_right_write_all_and_read_anew(name, backend, dtype):
     """Into one output that is poisoned between calls; then with new values of the inputs that are declared live."""
     kernel, case = KERNELS[name], on_rank(name, 0, 1, dtype, **ON_CPU[name][0])
     given = inputs(name, case)
@@ -233,11 +233,11 @@ def test_backends_of_a_cpu_are_right_write_all_and_read_anew(name: str, backend:
     assert ok(name, case, call(), reference(name, case, given))
 
 
-def test_these_are_all_operators_with_live_inputs() -> None:
+def test_these_are_all_operators_with_live_inputs():
     assert {name for name, kernel in KERNELS.items() if kernel.live} == set(ON_CPU)
 
 
-def test_threads_are_those_of_one_call_and_restored_for_the_others() -> None:
+def test_threads_are_those_of_one_call_and_restored_for_the_others():
     case = on_rank("gemm", 0, 1, M=5, N=48, K=40)
     build, given = KERNELS["gemm"].backends["torch"].build, inputs("gemm", case)
     before, seen = torch.get_num_threads(), []
@@ -253,7 +253,7 @@ def test_threads_are_those_of_one_call_and_restored_for_the_others() -> None:
         build(case, given, threads=-1)
 
 
-def test_a_lone_heap() -> None:
+def test_a_lone_heap():
     heap = LoneHeap("cpu")
     given = heap.alloc((3, 4), torch.float16)
     assert heap.peer(0, given) is given
@@ -277,7 +277,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_ours_need_a_gpu_and_an_architecture_with_knobs(name: str) -> None:
+def test_ours_need_a_gpu_and_an_architecture_with_knobs(name):
     kernel, case = KERNELS[name], Case("t", **SMALL[name]).at(Place())
     for backend in OURS[name].split():
         declared = kernel.backends[backend]
@@ -311,7 +311,7 @@ REFUSED: tuple[tuple[str, str, dict[str, Any] | str, str], ...] = (
 
 
 @pytest.mark.parametrize(("name", "backends", "given", "said"), REFUSED)
-def test_what_cannot_be_done_says_what_is_needed(name: str, backends: str, given: Any, said: str) -> None:
+def test_what_cannot_be_done_says_what_is_needed(name, backends, given, said):
     kernel = KERNELS[name]
     if isinstance(given, str):
         case, x = kernel.case(given).at(Place()), dict.fromkeys(("a", "b", "dy"), torch.empty(1, 1, 1))
@@ -344,7 +344,7 @@ COUNTS = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("name", "arch"), PLACED)
-def test_every_point_of_a_sweep_can_be_launched_and_the_choice_is_the_first(name: str, arch: str) -> None:
+def test_every_point_of_a_sweep_can_be_launched_and_the_choice_is_the_first(name, arch):
     kernel, (fewest, most) = KERNELS[name], COUNTS[name]
     for backend, compilations in kernel.compilations.items():
         declared = kernel.backends[backend]
@@ -371,7 +371,7 @@ def can_be_launched(job: Any, arch: str, where: object) -> None:
 
 
 @pytest.mark.parametrize(("name", "arch"), PLACED)
-def test_a_choice_is_the_entry_of_the_table_or_the_rule(name: str, arch: str) -> None:
+def test_a_choice_is_the_entry_of_the_table_or_the_rule(name, arch):
     for backend in KERNELS[name].backends.values():
         for case in placed(KERNELS[name], arch) if backend.tuned else ():
             place = described(backend, case, arch)
@@ -440,9 +440,7 @@ BAD: tuple[tuple[str, str, str | dict[str, Any], str, dict[str, Any], str], ...]
 
 
 @pytest.mark.parametrize(("name", "backend", "case", "arch", "knobs", "said"), BAD)
-def test_knobs_that_cannot_work_are_refused(
-    name: str, backend: str, case: Any, arch: str, knobs: dict[str, Any], said: str
-) -> None:
+def test_knobs_that_cannot_work_are_refused(name, backend, case, arch, knobs, said):
     kernel = KERNELS[name]
     one = kernel.case(case) if isinstance(case, str) else Case("t", world=4, dtype="fp16", **case)
     with pytest.raises((ValueError, Unsupported), match=said):
@@ -457,5 +455,5 @@ INTERPRETED = ("all_gather", "gluon", "collectives", "gemm", "gemm_all_scatter")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operators", mostly_nightly(INTERPRETED, "gemm"))
-def test_in_the_interpreter(operators: str) -> None:
+def test_in_the_interpreter(operators):
     run_alone("tests.kernels.interpreted", operators, TRITON_INTERPRET="1")

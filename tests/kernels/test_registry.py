@@ -89,7 +89,7 @@ def test_a_wrong_list_of_packages_is_one_clear_error(tmp_path, text, said):
 
 
 @pytest.mark.parametrize("settings", [True, False])
-def test_what_nobody_named_a_place_for_lies_at_the_root(tmp_path, monkeypatch, settings: bool) -> None:
+def test_what_nobody_named_a_place_for_lies_at_the_root(tmp_path, monkeypatch, settings):
     (tmp_path / "deep/er").mkdir(parents=True)
     (tmp_path / "ridgeline.toml" if settings else tmp_path / ".git").write_text("")
     for folder, seen in ((".", "site"), ("deep/er", "../../site")):
@@ -99,7 +99,7 @@ def test_what_nobody_named_a_place_for_lies_at_the_root(tmp_path, monkeypatch, s
     assert project.place("site", tmp_path / "deep") == Path("../site")
 
 
-def test_a_folder_in_no_clone_is_a_project_itself(tmp_path, monkeypatch) -> None:
+def test_a_folder_in_no_clone_is_a_project_itself(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert project.place(".ridgeline/x") == Path(".ridgeline/x")
 

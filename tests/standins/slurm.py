@@ -328,14 +328,14 @@ def _is_job(variables: dict[str, str], wanted: dict[str, str]) -> bool:
 
 
 @pytest.fixture(scope="session")
-def cluster_of_all() -> Iterator[SlurmCluster]:
+def cluster_of_all():
     """One cluster for all tests of this process."""
     with cluster() as one:
         yield one
 
 
 @pytest.fixture
-def slurm_cluster(cluster_of_all: SlurmCluster) -> Iterator[SlurmCluster]:
+def slurm_cluster(cluster_of_all):
     """That cluster when all its nodes take jobs; a test that fails shows the end of its controller's log."""
     try:
         cluster_of_all.ready()
@@ -345,7 +345,7 @@ def slurm_cluster(cluster_of_all: SlurmCluster) -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture
-def own_cluster() -> Iterator[SlurmCluster]:
+def own_cluster():
     """A cluster for one test, which makes its controller forget jobs that run: no other test could use it again."""
     with cluster() as one:
         yield one

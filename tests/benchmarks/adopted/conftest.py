@@ -58,7 +58,7 @@ Adopt = Callable[..., Adopted]
 
 
 @pytest.fixture
-def adopt(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Adopt:
+def adopt(tmp_path, capsys, monkeypatch):
     """adopt(script, *options, base={file: text}, head={file: text}, arguments=[...]) on two checkouts.
 
     every: time what runs the same code on both sides, too.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -39,7 +38,7 @@ Load = Callable[[str, str], Any]
 
 
 @pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+def load(tmp_path, monkeypatch):
     """The autotuned kernel of the module above, with texts of it and of the module that it uses."""
     monkeypatch.syspath_prepend(tmp_path)
     made: list[str] = []
@@ -61,7 +60,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
 
 
 @pytest.mark.slow  # imports Triton
-def test_a_graph_that_was_captured_before_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_was_captured_before_cannot_be_seen(monkeypatch):
     """What it launches is not called in the closure: equal code there says nothing."""
     import torch
 
@@ -78,7 +77,7 @@ def test_a_graph_that_was_captured_before_cannot_be_seen(monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow  # imports Triton
-def test_what_is_written_counts_and_not_where(load: Load) -> None:
+def test_what_is_written_counts_and_not_where(load):
     from benchmarks.worker.scripts.executed import written
 
     moved = ("\n# moved" + KERNELS.replace("    at =", "    # a remark\n    at ="), "# moved\n" + OTHER)
@@ -95,7 +94,7 @@ def test_what_is_written_counts_and_not_where(load: Load) -> None:
         ("BLOCK: tl", "n_BLOCK: tl"),
     ],
 )
-def test_a_change_to_what_is_called_or_named_counts(load: Load, old: str, new: str) -> None:
+def test_a_change_to_what_is_called_or_named_counts(load, old, new):
     from benchmarks.worker.scripts.executed import written
 
     assert written(load(KERNELS, OTHER)) != written(load(KERNELS.replace(old, new), OTHER))
@@ -103,7 +102,7 @@ def test_a_change_to_what_is_called_or_named_counts(load: Load, old: str, new: s
 
 
 @pytest.mark.slow  # imports Triton
-def test_the_configuration_that_won_does_not_count(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_configuration_that_won_does_not_count(load, monkeypatch):
     from triton.runtime.autotuner import Autotuner
 
     from benchmarks.worker import code_hash
@@ -145,7 +144,7 @@ def call(args):
 
 
 @pytest.fixture
-def load_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+def load_generated(tmp_path, monkeypatch):
     """`call` of a module as inductor would have generated it, with what it holds beside its text."""
     monkeypatch.setattr(code_hash, "LAUNCHERS", ())  # another test may have imported one of them
     monkeypatch.setenv(executed.GENERATED, str(tmp_path / "torchinductor_a"))
@@ -165,14 +164,14 @@ def ran(call: Callable[..., Any], given: list[Any] | None = None, results: str =
     return executed.parts(what, lambda file: False, "/nowhere", results, [])
 
 
-def test_lines_and_folders_of_generated_code_do_not_count(load_generated: Load) -> None:
+def test_lines_and_folders_of_generated_code_do_not_count(load_generated):
     base, unseen = ran(load_generated(GENERATED), [torch.ones(4)])
     moved = GENERATED.replace("library.py:12", "library.py:14").replace("/tmp/", "/home/b/").replace("0_inf", "3_inf")
     assert not unseen
     assert (base, "") == ran(load_generated(moved), [torch.ones(4)])
 
 
-def test_kernels_options_constants_and_arguments_of_generated_code_count(load_generated: Load) -> None:
+def test_kernels_options_constants_and_arguments_of_generated_code_count(load_generated):
     one, changed = [torch.ones(4)], [("x + 1\n", "x + 2\n"), ("*x + 1", "*x + 2"), ("return args", "return args[:]")]
     base, _ = ran(load_generated(GENERATED, constant0=CONSTANT), one)
     for old, new in (*changed, ("'x': 64", "'x': 32")):
@@ -181,14 +180,14 @@ def test_kernels_options_constants_and_arguments_of_generated_code_count(load_ge
     assert base != ran(load_generated(GENERATED, constant0=CONSTANT + 1), one)[0]
 
 
-def test_a_graph_that_nobody_wrote_as_text_cannot_be_seen(load_generated: Load) -> None:
+def test_a_graph_that_nobody_wrote_as_text_cannot_be_seen(load_generated):
     other = load_generated(
         "def call(args): return args", name="torchinductor_b.py"
     )  # compiled, but nothing that was generated
     assert ran(lambda: other([1])) == ({}, "a compiled graph")
 
 
-def test_a_method_of_torch_that_a_class_of_python_inherits_is_torchs() -> None:
+def test_a_method_of_torch_that_a_class_of_python_inherits_is_torchs():
     class Scaled(torch.Tensor):
         __module__ = "library"
 
@@ -199,7 +198,7 @@ def test_a_method_of_torch_that_a_class_of_python_inherits_is_torchs() -> None:
 
 
 @pytest.mark.slow  # imports torch's compiler
-def test_a_graph_that_torch_interprets_is_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_torch_interprets_is_a_function(monkeypatch):
     monkeypatch.setattr(code_hash, "LAUNCHERS", ())
 
     def interpreted(value: int, count: int) -> tuple[dict[str, str], str]:
@@ -220,14 +219,14 @@ def test_a_graph_that_torch_interprets_is_a_function(monkeypatch: pytest.MonkeyP
     assert base["function forward (<eval_with_key>)"] != interpreted(3, 0)[0]["function forward (<eval_with_key>)"]
 
 
-def test_beside_generated_code_results_stand_for_the_operations(load_generated: Load) -> None:
+def test_beside_generated_code_results_stand_for_the_operations(load_generated):
     """torch.compile compiles anew where operations are recorded, so there they are not."""
     call = load_generated(GENERATED)
     assert ran(lambda: call([1]), results="") == ({}, "a compiled graph whose results do not repeat")
     assert "operation TensorBase.add" not in ran(lambda: call([1]) and torch.ones(4).add(1))[0]
 
 
-def test_names_that_are_counted_in_a_process_do_not_count() -> None:
+def test_names_that_are_counted_in_a_process_do_not_count():
     names = ["__compiled_fn_1_00e3b7f1_913b_4ef3", "f.torch_dynamo_resume_in_g_at_10", "__resume_at_80_5", "_at_10"]
     assert [*map(executed._name, names)] == ["__compiled_fn", "f.torch_dynamo_resume_in_g_at", "__resume_at", "_at_10"]
 
@@ -243,7 +242,7 @@ def f(x):
 
 
 @pytest.fixture
-def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Any]]:
+def compiled(tmp_path, monkeypatch):
     """Digests of a call of the library above, by its text."""
     monkeypatch.setattr(code_hash, "LAUNCHERS", ())
 
@@ -266,7 +265,7 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 
 @pytest.mark.nightly  # inductor compiles C++
-def test_equal_functions_of_torch_compile_run_equal_code(compiled: Callable[[str, str], Any]) -> None:
+def test_equal_functions_of_torch_compile_run_equal_code(compiled):
     base, unseen = compiled("base", LIBRARY)
     assert not unseen
     assert "function torch_dynamo_resume_in_f_at (library.py)" in base
@@ -275,7 +274,7 @@ def test_equal_functions_of_torch_compile_run_equal_code(compiled: Callable[[str
     assert base["code of inductor"] != other["code of inductor"]
 
 
-def test_which_ptxas_is_torchs_is_said_as_inductor_is_imported() -> None:
+def test_which_ptxas_is_torchs_is_said_as_inductor_is_imported():
     said: list[bool] = []
     module = ModuleType("torch._inductor.runtime.compile_tasks")
     running.of_compile_tasks(module)  # another torch, which has no such function
@@ -285,7 +284,7 @@ def test_which_ptxas_is_torchs_is_said_as_inductor_is_imported() -> None:
 
 
 @pytest.mark.slow
-def test_what_compiles_is_not_watched() -> None:
+def test_what_compiles_is_not_watched():
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     with executed.watched(lambda file: file.endswith("symbolic_convert.py")) as watch:
         before = sys.getprofile()

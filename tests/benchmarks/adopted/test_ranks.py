@@ -16,7 +16,6 @@ from benchmarks.adopted.sides import ScriptSide, disagreement, joint_end, joint_
 from benchmarks.adopted.survey import sets_variables
 from benchmarks.coordinator.ranks import below
 from benchmarks.worker.scripts.ranks import Exchange, Ranks, SeveralProcesses, SharedManager
-from tests.benchmarks.adopted.conftest import Adopt
 from tests.kit import mostly_nightly
 
 LIBRARY = """
@@ -69,7 +68,7 @@ CPU = ("--device", "cpu", "--ranks", "2", "--deadline", "30")
 
 
 @pytest.mark.slow
-def test_the_slowest_rank_counts_and_every_rank_is_compared(adopt: Adopt) -> None:
+def test_the_slowest_rank_counts_and_every_rank_is_compared(adopt):
     found = adopt(BY_TORCHRUN, *CPU, base={"mylib/__init__.py": LIBRARY}, head={"mylib/__init__.py": slow_on(1)})
     assert found.code == 0, found.said
     base, head = found.arms().values()
@@ -80,7 +79,7 @@ def test_the_slowest_rank_counts_and_every_rank_is_compared(adopt: Adopt) -> Non
 
 
 @pytest.mark.slow
-def test_on_gpus_each_side_is_set_up_first_once_in_a_trial(adopt: Adopt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_gpus_each_side_is_set_up_first_once_in_a_trial(adopt, monkeypatch):
     roles: list[str] = []
 
     def started(checkout: Any, *more: Any) -> ScriptSide:
@@ -107,7 +106,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("change", "sentence"), mostly_nightly(FAULTS, *FAULTS[:2], FAULTS[3]))
 @pytest.mark.slow
-def test_what_one_rank_does_is_told(adopt: Adopt, change: str, sentence: str) -> None:
+def test_what_one_rank_does_is_told(adopt, change, sentence):
     head = LIBRARY.replace("    return y", f"    {change}\n    return y")
     files = {"base": {"mylib/__init__.py": LIBRARY}, "head": {"mylib/__init__.py": head}}
     found = adopt(BY_TORCHRUN, *CPU[:-1], "15" if "sleep" in change else "60", **files)
@@ -156,7 +155,7 @@ STARTS = {
 
 @pytest.mark.parametrize("start", mostly_nightly(STARTS, "spawn", "torchrun"))
 @pytest.mark.slow
-def test_ranks_that_a_script_starts_itself_are_taken_over(adopt: Adopt, start: str) -> None:
+def test_ranks_that_a_script_starts_itself_are_taken_over(adopt, start):
     script = f"{BY_SPAWN}\nif __name__ == '__main__':\n    import torch.multiprocessing as mp\n"
     script += "".join(f"    {line}\n" for line in STARTS[start].splitlines())
     files = {
@@ -170,7 +169,7 @@ def test_ranks_that_a_script_starts_itself_are_taken_over(adopt: Adopt, start: s
 
 
 @pytest.mark.slow
-def test_ranks_that_time_different_things_are_named_at_once(adopt: Adopt) -> None:
+def test_ranks_that_time_different_things_are_named_at_once(adopt):
     script = BY_TORCHRUN.replace('main(int(os.environ["LOCAL_RANK"]))', "dist.get_rank() or main(0)")
     found = adopt(script, *CPU, base={"mylib/__init__.py": LIBRARY}, head={"mylib/__init__.py": LIBRARY})
     assert found.code == 3
@@ -181,7 +180,7 @@ def event(line: str, **more: object) -> dict[str, object]:
     return {"event": "seen", "line": line, "backend": "mine", "case": "x=1", **more}
 
 
-def test_what_a_rank_passes_on_all_ranks_have() -> None:
+def test_what_a_rank_passes_on_all_ranks_have():
     from torch.distributed import HashStore
 
     store, both = HashStore(), threading.Barrier(2)
@@ -207,18 +206,18 @@ def test_what_a_rank_passes_on_all_ranks_have() -> None:
     assert first == second == ({"size": 1, "rank 0": 1, "rank 1": 1}, [(0, 0), (0, 1), (1, 0), (1, 1)])
 
 
-def test_ranks_at_different_places_are_named() -> None:
+def test_ranks_at_different_places_are_named():
     assert disagreement([event("b.py:3"), event("b.py:3")]) == ""
     told = disagreement([event("b.py:3"), {"code": 0, "programs": []}])
     assert told == "its ranks time different things: rank 0 is at b.py:3, rank 1 has ended"
 
 
-def test_the_rank_that_ended_badly_first_speaks() -> None:
+def test_the_rank_that_ended_badly_first_speaks():
     ends = [{"code": 1, "why": "it waited", "ended_at": 2.0}, {"code": 1, "why": "no memory", "ended_at": 1.0}, None]
     assert joint_end(ends)["why"] == "rank 1 of 3: no memory"
 
 
-def test_facts_of_ranks_are_those_of_one_process() -> None:
+def test_facts_of_ranks_are_those_of_one_process():
     one = {"expected_s": 1.0, "repeats": True, "bits": "a", "ran": {"f": "1"}, "unseen": "", "outputs": ["f[2]"]}
     other = {**one, "expected_s": 2.0, "repeats": False, "bits": "", "case": "peer=1", "backend": "mine"}
     found = joint_facts([event("b.py:3", **one), event("b.py:3", **other)])
@@ -227,7 +226,7 @@ def test_facts_of_ranks_are_those_of_one_process() -> None:
     assert found["names"] == ["mine/peer=1", "mine/peer=1"] or found["names"] == ["mine/x=1", "mine/peer=1"]
 
 
-def test_a_sample_of_a_trial_is_the_mean_of_its_starts() -> None:
+def test_a_sample_of_a_trial_is_the_mean_of_its_starts():
     def start(base_s: float, head_s: float) -> dict[str, Any]:
         arms = {role: arm(one) for role, one in (("base", base_s), ("head", head_s))}
         return {"method": "events of ranks", "arms": arms, "warnings": ["alike"]}
@@ -245,7 +244,7 @@ def test_a_sample_of_a_trial_is_the_mean_of_its_starts() -> None:
     assert joint_starts([start(1.0, 1.0), failed])["arms"]["head"] == {"status": "crash", "why": "killed"}
 
 
-def test_alone_a_process_waits_for_nobody_and_a_group_of_several_says_how_many() -> None:
+def test_alone_a_process_waits_for_nobody_and_a_group_of_several_says_how_many():
     alone = Ranks()
     alone.meet()
     assert (alone.any(False), alone.all(True), alone.barrier(True), alone.variables()) == (False, True, None, {})
@@ -266,5 +265,5 @@ def test_alone_a_process_waits_for_nobody_and_a_group_of_several_says_how_many()
         ("def f():\n    import torch\nos.environ['A'] = '1'\nimport torch", True),
     ],
 )
-def test_a_script_that_reads_variables_sets_none(text: str, sets: bool) -> None:
+def test_a_script_that_reads_variables_sets_none(text, sets):
     assert sets_variables(text) is sets

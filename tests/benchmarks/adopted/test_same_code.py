@@ -10,7 +10,7 @@ import pytest
 from ci.judging import live, policy
 from ci.judging.types import Judgement, Verdict
 from ci.trials.file import Followed
-from tests.benchmarks.adopted.conftest import Adopt, Adopted
+from tests.benchmarks.adopted.conftest import Adopted
 
 pytestmark = pytest.mark.slow  # each times two sides: 2 to 5 s of CPU
 
@@ -52,7 +52,7 @@ def statuses(found: Adopted) -> dict[str, str]:
     return {key.removeprefix("head/"): one["status"] for key, one in found.arms().items() if key.startswith("head/")}
 
 
-def test_equal_code_with_moved_lines_is_same_and_starts_no_trial(adopt: Adopt) -> None:
+def test_equal_code_with_moved_lines_is_same_and_starts_no_trial(adopt):
     moved = LIBRARY.replace("import torch\n", "import torch  # a remark\n\n\n").replace("Twice x.", "x, twice.")
     found = adopt(SCRIPT, base={"mylib/__init__.py": LIBRARY}, head={"mylib/__init__.py": moved}, every=False)
     assert found.code == 0, found.said
@@ -75,7 +75,7 @@ def test_equal_code_with_moved_lines_is_same_and_starts_no_trial(adopt: Adopt) -
     ],
     ids=["called", "equal_value", "loop", "constant"],
 )
-def test_only_the_closures_whose_code_changed_are_timed(adopt: Adopt, old: str, new: str) -> None:
+def test_only_the_closures_whose_code_changed_are_timed(adopt, old, new):
     changed = {"mylib/__init__.py": LIBRARY.replace(old, new)}
     found = adopt(SCRIPT, base={"mylib/__init__.py": LIBRARY}, head=changed, every=False)
     assert found.code == 0, found.said
@@ -99,7 +99,7 @@ other = torch.relu
 
 
 @pytest.mark.nightly
-def test_a_side_that_finds_no_memory_beside_the_other_is_looked_at_alone(adopt: Adopt) -> None:
+def test_a_side_that_finds_no_memory_beside_the_other_is_looked_at_alone(adopt):
     enough = SHORT.replace("== 1", "== 0")
     found = adopt(SCRIPT, base={"mylib/__init__.py": SHORT}, head={"mylib/__init__.py": enough}, every=False)
     assert (found.out.parent / "base/mylib/runs").read_text()[:2] == ".."
@@ -107,7 +107,7 @@ def test_a_side_that_finds_no_memory_beside_the_other_is_looked_at_alone(adopt: 
     assert verdict(found).verdict is not Verdict.NOT_COMPARABLE
 
 
-def test_a_global_that_code_names_counts_by_its_value(adopt: Adopt) -> None:
+def test_a_global_that_code_names_counts_by_its_value(adopt):
     library = LIBRARY.replace("def other(x):", "def other(x):\n    TABLE")
     changed = {"mylib/__init__.py": library.replace("(16, 2)", "(16, 3)")}
     found = adopt(SCRIPT, base={"mylib/__init__.py": library}, head=changed, every=False)
@@ -117,7 +117,7 @@ def test_a_global_that_code_names_counts_by_its_value(adopt: Adopt) -> None:
     }
 
 
-def test_a_sample_is_no_pass(adopt: Adopt) -> None:
+def test_a_sample_is_no_pass(adopt):
     """What differs and is not timed keeps the verdict open, and says what decides it."""
     slow = SCRIPT.replace("(8, 16)", "range(8, 20)").replace(
         "do_bench(lambda: call(x))", "do_bench(lambda: wait(call, x))"
@@ -140,7 +140,7 @@ def test_a_sample_is_no_pass(adopt: Adopt) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["another_c_library", "compiled"])
-def test_code_that_cannot_be_seen_is_timed(adopt: Adopt, kind: str) -> None:
+def test_code_that_cannot_be_seen_is_timed(adopt, kind):
     by = {
         "another_c_library": "from markupsafe import _speedups as c\n"
         "def other(x):\n    c._escape_inner('a')\n    return x + 1\n",
@@ -156,7 +156,7 @@ def test_code_that_cannot_be_seen_is_timed(adopt: Adopt, kind: str) -> None:
     }
 
 
-def test_a_shared_library_of_the_checkout_counts(tmp_path: Path) -> None:
+def test_a_shared_library_of_the_checkout_counts(tmp_path):
     from benchmarks.worker.scripts import executed
 
     assert executed.libraries(str(tmp_path)) == []
@@ -191,7 +191,7 @@ MORE = {
         ("fails", "only base times it"),
     ],
 )
-def test_what_is_not_seen_is_told_and_no_pass(adopt: Adopt, more: str, sentence: str) -> None:
+def test_what_is_not_seen_is_told_and_no_pass(adopt, more, sentence):
     base = {"mylib/__init__.py": "def double(x):\n    return x * 2\n\ndef halve(x):\n    return x / 2\n"}
     found = adopt(ONE + MORE[more], base=base, head=CHANGED, every=False)
     assert verdict(found).verdict is Verdict.CANNOT_TELL, found.said
@@ -199,7 +199,7 @@ def test_what_is_not_seen_is_told_and_no_pass(adopt: Adopt, more: str, sentence:
     assert any(sentence in why for why in told), told
 
 
-def test_what_the_first_call_alone_runs_is_code(adopt: Adopt) -> None:
+def test_what_the_first_call_alone_runs_is_code(adopt):
     """It may compute what later calls read."""
     script = ONE + "def f():\n    mylib.table(x)\n    return x + 1\ndo_bench(f)\n"
     library = (
@@ -213,7 +213,7 @@ def test_what_the_first_call_alone_runs_is_code(adopt: Adopt) -> None:
     }
 
 
-def test_timers_in_threads_are_taken_one_at_a_time(adopt: Adopt) -> None:
+def test_timers_in_threads_are_taken_one_at_a_time(adopt):
     script = ONE + (
         "import threading\ndef bench(n):\n    do_bench(lambda: mylib.double(x[:n]))\n"
         "all = [threading.Thread(target=bench, args=(n,)) for n in (8, 16)]\n"
@@ -224,6 +224,6 @@ def test_timers_in_threads_are_taken_one_at_a_time(adopt: Adopt) -> None:
     assert sum(arm["status"] == "ok" for arm in found.arms().values()) >= 2  # which comes first is chance
 
 
-def test_what_tools_start_is_no_program_of_the_script(adopt: Adopt) -> None:
+def test_what_tools_start_is_no_program_of_the_script(adopt):
     script = ONE + "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'this'], stdout=subprocess.DEVNULL)\n"
     assert verdict(adopt(script, every=False)).verdict is Verdict.SAME

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.adopted.conftest import Adopt
 from tests.kit import mostly_nightly
 
 pytestmark = pytest.mark.slow  # each times two sides: 2 to 5 s of CPU
@@ -63,7 +61,7 @@ def run_perftest(func, *args, num_iters=101, num_warmup=2, **kwargs):
 """
 
 
-def test_a_script_with_many_timers_gets_what_it_expects_and_is_timed_on_both_sides(adopt: Adopt) -> None:
+def test_a_script_with_many_timers_gets_what_it_expects_and_is_timed_on_both_sides(adopt):
     helper = {"bench/test_common.py": TEST_COMMON}
     found = adopt(ALL_TIMERS, "--trials", "2", base=helper, head=helper)
     assert found.code == 0, found.said
@@ -82,7 +80,7 @@ def test_a_script_with_many_timers_gets_what_it_expects_and_is_timed_on_both_sid
     assert "timeit True 100" in printed
 
 
-def test_a_slower_side_is_seen_and_equal_outputs_agree(adopt: Adopt) -> None:
+def test_a_slower_side_is_seen_and_equal_outputs_agree(adopt):
     """The oracle: head does the same work many times over."""
     slow = "def double(x):\n    for _ in range(40):\n        y = x * 2\n    return y\n"
     script = "import torch, mylib\nfrom triton.testing import do_bench\nx = torch.randn(256, 256)\n"
@@ -93,7 +91,7 @@ def test_a_slower_side_is_seen_and_equal_outputs_agree(adopt: Adopt) -> None:
     assert not [one for one in found.warnings() if "differ" in one]
 
 
-def test_a_wrong_output_of_head_is_wrong_and_base_is_the_reference(adopt: Adopt) -> None:
+def test_a_wrong_output_of_head_is_wrong_and_base_is_the_reference(adopt):
     script = """
 import torch, mylib
 from triton.testing import do_bench
@@ -154,7 +152,7 @@ do_bench(lambda: x + 1)                     # after the one that raises
 
 
 @pytest.mark.nightly
-def test_closures_with_traps(adopt: Adopt) -> None:
+def test_closures_with_traps(adopt):
     found = adopt(TRAPS)
     arms, warnings = found.arms(), "\n".join(found.warnings())
     status = {key.removeprefix("head/"): arm["status"] for key, arm in arms.items() if key.startswith("head/")}
@@ -169,7 +167,7 @@ def test_closures_with_traps(adopt: Adopt) -> None:
     assert found.code == 1
 
 
-def test_a_side_that_dies_on_its_way_costs_itself(adopt: Adopt) -> None:
+def test_a_side_that_dies_on_its_way_costs_itself(adopt):
     script = """
 import torch, mylib
 from triton.testing import do_bench
@@ -196,7 +194,7 @@ def after(size):
 
 
 @pytest.mark.nightly
-def test_a_side_that_hangs_between_two_timers_is_ended(adopt: Adopt) -> None:
+def test_a_side_that_hangs_between_two_timers_is_ended(adopt):
     script = """
 import torch, mylib
 from triton.testing import do_bench
@@ -227,7 +225,7 @@ for n in range(40):
 
 
 @pytest.mark.nightly
-def test_a_survey_ends_with_its_share_of_the_budget(adopt: Adopt) -> None:
+def test_a_survey_ends_with_its_share_of_the_budget(adopt):
     found = adopt(SLOW_START, "--budget-s", "30", "--budget-trials", "1")
     assert found.code == 0, found.said
     assert 1 <= len(found.survey.sides["head"].closures) <= 20
@@ -237,7 +235,7 @@ def test_a_survey_ends_with_its_share_of_the_budget(adopt: Adopt) -> None:
     assert len(later) == 2
 
 
-def test_a_budget_that_does_not_reach_a_timer_is_one_sentence(adopt: Adopt) -> None:
+def test_a_budget_that_does_not_reach_a_timer_is_one_sentence(adopt):
     found = adopt(SLOW_START, "--budget-s", "2")
     assert found.code == 3
     assert "came to no timer: its survey was ended after 2 s" in found.said
@@ -255,7 +253,7 @@ open(mark, "w").close()
 
 
 @pytest.mark.nightly
-def test_a_trial_that_takes_longer_than_the_survey_said_ends_with_the_budget(adopt: Adopt) -> None:
+def test_a_trial_that_takes_longer_than_the_survey_said_ends_with_the_budget(adopt):
     begin = time.monotonic()
     found = adopt(GETS_SLOWER, "--budget-s", "20", "--budget-trials", "1")
     assert time.monotonic() - begin < 1.3 * 20 + 3  # and what the fixture does
@@ -282,7 +280,7 @@ NOT_COMPARED = [
 
 
 @pytest.mark.parametrize(("script", "code", "sentence"), mostly_nightly(NOT_COMPARED, *NOT_COMPARED[::4]))
-def test_a_script_that_cannot_be_compared_is_one_sentence(adopt: Adopt, script: str, code: int, sentence: str) -> None:
+def test_a_script_that_cannot_be_compared_is_one_sentence(adopt, script, code, sentence):
     found = adopt(script)
     assert found.code == code
     assert sentence in found.said, found.said
@@ -291,7 +289,7 @@ def test_a_script_that_cannot_be_compared_is_one_sentence(adopt: Adopt, script: 
 
 
 @pytest.mark.nightly
-def test_what_was_timed_before_a_script_ended_is_kept_and_said(adopt: Adopt) -> None:
+def test_what_was_timed_before_a_script_ended_is_kept_and_said(adopt):
     script = """
 import json, sys, torch
 from triton.testing import do_bench
@@ -309,7 +307,7 @@ sys.exit("the second half needs 8 GPUs")
 
 
 @pytest.mark.nightly
-def test_arguments_variables_and_the_folder_are_the_scripts(adopt: Adopt, tmp_path: Path) -> None:
+def test_arguments_variables_and_the_folder_are_the_scripts(adopt, tmp_path):
     script = """
 import os, sys
 os.environ["MKL_NUM_THREADS"] = "1"
@@ -331,7 +329,7 @@ do_bench(lambda: benchmarks.mine.op(x) * ci.ONE * kernels.ONE)
     assert {"benchmarks", "ci", "kernels"} <= set(found.survey.sides["head"].end.inside)
 
 
-def test_one_library_on_both_sides_is_refused(adopt: Adopt, tmp_path: Path) -> None:
+def test_one_library_on_both_sides_is_refused(adopt, tmp_path):
     """An editable install: the package is in the repository, and imports find it somewhere else."""
     installed = tmp_path / "site" / "mylib"
     installed.mkdir(parents=True)
@@ -345,7 +343,7 @@ def test_one_library_on_both_sides_is_refused(adopt: Adopt, tmp_path: Path) -> N
     assert "both sides imported mylib from" in found.said
 
 
-def test_what_else_a_folder_for_imports_holds_is_a_dependency_of_both(adopt: Adopt, tmp_path: Path) -> None:
+def test_what_else_a_folder_for_imports_holds_is_a_dependency_of_both(adopt, tmp_path):
     """A folder of PYTHONPATH: what the repository lacks comes from there, what it has from the checkout."""
     for name in ("mylib", "theirs"):
         (tmp_path / "site" / name).mkdir(parents=True)
@@ -358,7 +356,7 @@ def test_what_else_a_folder_for_imports_holds_is_a_dependency_of_both(adopt: Ado
     assert found.survey.sides["head"].end.inside == ("mylib",)
 
 
-def test_a_gpu_script_on_the_cpu(adopt: Adopt) -> None:
+def test_a_gpu_script_on_the_cpu(adopt):
     script = """
 import torch, mylib
 from triton.testing import do_bench
@@ -377,7 +375,7 @@ print(do_bench(lambda: w(x)))
     assert found.arms()["head/script/call"]["status"] == "ok"
 
 
-def test_a_script_that_launches_a_triton_kernel_before_its_timers_on_the_cpu(adopt: Adopt) -> None:
+def test_a_script_that_launches_a_triton_kernel_before_its_timers_on_the_cpu(adopt):
     """As Triton's first tutorial does: the launch is interpreted, and never timed."""
     script = """
 import torch, triton
@@ -409,7 +407,7 @@ for provider, call in {"torch": lambda: x + y, "triton": lambda: add(x, y)}.item
 
 
 @pytest.mark.nightly
-def test_pytest_runs_a_file_of_tests(adopt: Adopt) -> None:
+def test_pytest_runs_a_file_of_tests(adopt):
     script = """
 import pytest, torch
 from triton.testing import do_bench
@@ -445,7 +443,7 @@ print("took", time.time() - begin)
 """
 
 
-def test_a_loop_with_its_own_clock_is_compared(adopt: Adopt) -> None:
+def test_a_loop_with_its_own_clock_is_compared(adopt):
     library = "def double(x):\n    return x * 2\n"
     changed = {"mylib/__init__.py": library.replace("x * 2", "x * 3")}
     found = adopt(OWN_LOOP, "--device", "cpu", base={"mylib/__init__.py": library}, head=changed, every=False)

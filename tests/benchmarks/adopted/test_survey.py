@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +26,7 @@ from benchmarks.adopted.survey import (
 from benchmarks.coordinator.samples import failed_entry
 from benchmarks.trial_file import Status
 from benchmarks.worker.scripts.skipping import NotPlain, blank
-from tests.benchmarks.adopted.conftest import Adopt, Adopted
+from tests.benchmarks.adopted.conftest import Adopted
 from tests.kit import mostly_nightly
 
 
@@ -61,7 +60,7 @@ def longest_common(one: str, other: str) -> int:
 @pytest.mark.parametrize(
     ("base", "head"), [("abcd", "abcd"), ("abcd", "bd"), ("abc", "cab"), ("ab", "cd"), ("", "a"), ("abcde", "axcye")]
 )
-def test_pairs_are_in_an_order_that_both_sides_keep(base: str, head: str) -> None:
+def test_pairs_are_in_an_order_that_both_sides_keep(base, head):
     found = survey(base, head)
     letters = "".join(key.partition("/")[2] for key in found.paired)
     for side in (base, head):
@@ -71,7 +70,7 @@ def test_pairs_are_in_an_order_that_both_sides_keep(base: str, head: str) -> Non
     assert {key.partition("/")[2] for key in found.unpaired()} == set(base + head) - set(letters)
 
 
-def test_what_is_in_another_order_is_told_apart_from_what_one_side_lacks() -> None:
+def test_what_is_in_another_order_is_told_apart_from_what_one_side_lacks():
     told = survey("abc", "cabd").unpaired()
     assert told == {"script/c": "the two sides time it in another order", "script/d": "only head times it"}
 
@@ -85,7 +84,7 @@ def test_what_is_in_another_order_is_told_apart_from_what_one_side_lacks() -> No
         ("a", ScriptEnd(0, "late", "its survey was ended"), ""),
     ],
 )
-def test_what_head_no_longer_comes_to_is_broken_there(of_head: str, end: ScriptEnd, lost: str) -> None:
+def test_what_head_no_longer_comes_to_is_broken_there(of_head, end, lost):
     found = survey("abc", of_head, head=end)
     assert "".join(one.case for one in found.lost("head")) == lost
     assert found.lost("base") == ()
@@ -97,7 +96,7 @@ def test_what_head_no_longer_comes_to_is_broken_there(of_head: str, end: ScriptE
         assert all(end.why in told[f"script/{one}"]["head"]["why"] for one in lost)
 
 
-def test_a_survey_is_kept_for_the_same_question_only(tmp_path: Path) -> None:
+def test_a_survey_is_kept_for_the_same_question_only(tmp_path):
     found, file = survey("ab", "ab", head=ScriptEnd(1, "exit", elsewhere={"a": "/b"}, programs=("x",))), tmp_path / "s"
     keep(file, found)
     assert kept(file, "digest") == found
@@ -107,7 +106,7 @@ def test_a_survey_is_kept_for_the_same_question_only(tmp_path: Path) -> None:
     assert kept(tmp_path / "none", "digest") is None
 
 
-def test_all_pairs_are_timed_without_a_budget_and_fewer_with_a_small_one() -> None:
+def test_all_pairs_are_timed_without_a_budget_and_fewer_with_a_small_one():
     closures = tuple(closure(f"{backend}/c{index}", 0.1) for backend in "xy" for index in range(10))
     both = alike(closures)
     whole = choose(both, 10, 4, None)
@@ -122,14 +121,14 @@ def test_all_pairs_are_timed_without_a_budget_and_fewer_with_a_small_one() -> No
     assert set(half.left_out) == {one.key for one in closures} - set(half.timed)
 
 
-def test_where_not_one_of_each_backend_fits_the_cheapest_are_timed() -> None:
+def test_where_not_one_of_each_backend_fits_the_cheapest_are_timed():
     closures = (closure("x/a", 9.0), closure("y/b", 0.1), closure("z/c", 0.2))
     both = alike(closures)
     few = choose(both, 10, 4, 4 * choose(both, 10, 4, None, {"x/a"}).trial_s)
     assert few.timed == ("y/b", "z/c")
 
 
-def test_nothing_is_timed_where_a_trial_takes_too_long() -> None:
+def test_nothing_is_timed_where_a_trial_takes_too_long():
     both = alike((closure("a", at_s=100.0), closure("b", at_s=100.0)))
     none = choose(both, 10, 4, 60.0)
     assert none.timed == ()
@@ -139,14 +138,14 @@ def test_nothing_is_timed_where_a_trial_takes_too_long() -> None:
     assert "--budget 14 times them all" in why
 
 
-def test_a_closure_that_fails_is_not_timed() -> None:
+def test_a_closure_that_fails_is_not_timed():
     bad = SideSurvey((closure("a"), closure("b", status="error", why="no")), ScriptEnd())
     both = Survey("d", {"base": SideSurvey((closure("a"), closure("b")), ScriptEnd()), "head": bad})
     assert choose(both, 10, 4, None).timed == ("script/a",)
     assert "script/b" in both.paired
 
 
-def test_a_scripts_own_seconds_end_with_the_last_closure_that_is_timed() -> None:
+def test_a_scripts_own_seconds_end_with_the_last_closure_that_is_timed():
     closures = (closure("a", at_s=5.0, took_s=2.0), closure("b", at_s=9.0, took_s=1.0), closure("c", at_s=60.0))
     both = alike(closures)
     assert own_s(both, ["script/a"]) == 5.0
@@ -154,7 +153,7 @@ def test_a_scripts_own_seconds_end_with_the_last_closure_that_is_timed() -> None
     assert own_s(both, ["script/c"]) == 60.0 - 3.0
 
 
-def test_what_a_reader_must_know() -> None:
+def test_what_a_reader_must_know():
     early = ScriptEnd(1, "raised", "RuntimeError: no", elsewhere={"lib": "/site/lib"}, programs=("python x.py",))
     said = warnings(survey("a", "a", head=early))
     assert len(said) == 3
@@ -163,7 +162,7 @@ def test_what_a_reader_must_know() -> None:
     assert warnings(survey("a", "a", head=ScriptEnd(0, "exit"))) == []
 
 
-def test_a_loop_that_is_not_taken_over_leaves_something_that_was_not_looked_at() -> None:
+def test_a_loop_that_is_not_taken_over_leaves_something_that_was_not_looked_at():
     """On both sides alike, too: the verdict is no SAME for the whole script."""
     clock = ScriptEnd(untaken=("bench.py:7: it yields", "bench.py:9: it awaits"))
     why = "its own clock is not compared at bench.py:7: it yields"
@@ -171,7 +170,7 @@ def test_a_loop_that_is_not_taken_over_leaves_something_that_was_not_looked_at()
     assert survey("a", "a", head=clock).cut_short() == {"head": why}
 
 
-def test_one_library_for_both_sides_is_refused_unless_a_checkout_has_it() -> None:
+def test_one_library_for_both_sides_is_refused_unless_a_checkout_has_it():
     end = ScriptEnd(elsewhere={"lib": "/site/lib"})
     with pytest.raises(CannotRun, match="both sides imported lib from /site/lib"):
         refuse(survey("a", "a", base=end, head=end), "s.py")
@@ -190,12 +189,12 @@ def test_one_library_for_both_sides_is_refused_unless_a_checkout_has_it() -> Non
         ("test_a.py", "def test_a(:\n", False),
     ],
 )
-def test_pytest_runs_what_nothing_else_starts(tmp_path: Path, name: str, text: str, by_pytest: bool) -> None:
+def test_pytest_runs_what_nothing_else_starts(tmp_path, name, text, by_pytest):
     (tmp_path / name).write_text(text)
     assert ScriptRun(name, tmp_path / name).by_pytest is by_pytest
 
 
-def test_a_script_that_times_nothing_is_told_where_it_reads_a_clock() -> None:
+def test_a_script_that_times_nothing_is_told_where_it_reads_a_clock():
     for untaken in ((), ("bench.py:7: it yields",)):
         end = ScriptEnd(untaken=untaken)
         with pytest.raises(NothingTimed) as told:
@@ -211,7 +210,7 @@ def test_a_script_that_sets_variables_needs_a_python_that_has_not_imported_torch
     assert ScriptRun("a.py", tmp_path / "a.py").needs_fresh_python is fresh
 
 
-def test_what_fails_on_one_side_does_not_change_what_others_of_its_case_compute() -> None:
+def test_what_fails_on_one_side_does_not_change_what_others_of_its_case_compute():
     good = closure("torch/x=1", outputs=("float32[4]",))
     sides = {
         "base": (good, closure("liger/x=1", status="error", why="RuntimeError: Triton Error [CUDA]: out of memory")),
@@ -276,7 +275,7 @@ def run_all(made, calls, sizes):
 
 
 @pytest.fixture
-def changed(adopt: Adopt) -> Adopt:
+def changed(adopt):
     """A run in which head's own function is written in another way."""
 
     def run(script: str, *options: str, helper: str = HELPER) -> Adopted:
@@ -288,7 +287,7 @@ def changed(adopt: Adopt) -> Adopt:
 
 
 @pytest.mark.slow  # times two sides
-def test_what_is_not_wanted_is_built_once_of_each_function(changed: Adopt) -> None:
+def test_what_is_not_wanted_is_built_once_of_each_function(changed):
     found = changed(SCRIPT, "--trials", "2")
     assert found.code == 0, found.said
     ok = {key for key, arm in found.arms().items() if arm["status"] == "ok"}
@@ -306,7 +305,7 @@ def test_what_is_not_wanted_is_built_once_of_each_function(changed: Adopt) -> No
 
 @pytest.mark.slow  # times two sides, the first trial twice
 @pytest.mark.parametrize("how", mostly_nightly(["raises", "stale"], "raises"))
-def test_a_script_that_needs_such_a_call_gets_it(changed: Adopt, how: str) -> None:
+def test_a_script_that_needs_such_a_call_gets_it(changed, how):
     needs = HELPER.replace("import dataclasses", "import dataclasses\nimport torch\nheld = [torch.zeros(8)]")
     if how == "raises":
         needs = needs.replace("        x = made(", "        held.append(provider)\n        x = made(")
@@ -340,7 +339,7 @@ SIDE = SideSurvey(
 SURVEY = Survey("d", {"base": SIDE, "head": SIDE})
 
 
-def test_calls_without_a_wanted_closure_are_left_out() -> None:
+def test_calls_without_a_wanted_closure_are_left_out():
     assert SURVEY.unwanted_calls("base", ["a/1", "a/4"]) == [("f.py:one", 1, ["a/2"]), ("f.py:one", 2, ["a/3"])]
     assert SURVEY.unwanted_calls("base", []) == [
         ("f.py:all", 0, ["a/1", "a/2", "a/3", "a/4"]),
@@ -349,12 +348,12 @@ def test_calls_without_a_wanted_closure_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(("timed", "seconds"), [("1", 10.0), ("4", 20.0), ("34", 30.0), ("1234", 40.0)])
-def test_what_a_trial_costs_is_told_without_them(timed: str, seconds: float) -> None:
+def test_what_a_trial_costs_is_told_without_them(timed, seconds):
     """Ten seconds before each seen_at; one call is made of those that are not wanted."""
     assert own_s(SURVEY, [f"a/{one}" for one in timed]) == seconds
 
 
-def test_only_plain_data_is_given_again() -> None:
+def test_only_plain_data_is_given_again():
     assert str(blank({"ms": [1.5, (2, "x", None)], 2.0: True})) == "{'ms': [nan, (2, 'x', None)], 2.0: True}"
     with pytest.raises(NotPlain):
         blank([object()])

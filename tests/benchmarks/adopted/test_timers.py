@@ -21,8 +21,6 @@ from benchmarks.trial_file import Status
 from benchmarks.worker.scripts import timers
 from benchmarks.worker.scripts.interception import TimerCall, Timing
 
-from .conftest import Adopt
-
 
 class Taking:
     """An interceptor that calls each closure twice and says 2 and 4 ms."""
@@ -39,14 +37,14 @@ class Taking:
         return Timing([2e-3, 4e-3], call.call())
 
 
-def test_each_checkout_builds_extensions_in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_checkout_builds_extensions_in_a_folder_of_its_own(monkeypatch):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "/builds")
     one, other = (session.builds_of(Path(path))["TORCH_EXTENSIONS_DIR"] for path in ("/a", "/b"))
     assert one != other
     assert one.startswith("/builds/")
 
 
-def test_timeit_gives_seconds_of_so_many_calls() -> None:
+def test_timeit_gives_seconds_of_so_many_calls():
     to, calls = Taking(), []
     real = importlib.util.find_spec("timeit")
     assert real is not None
@@ -81,7 +79,7 @@ def do_bench(fn, barrier_fn=lambda: None, preamble_fn=lambda: None, n_repeat=9, 
 
 
 @pytest.mark.slow  # times two sides
-def test_events_in_lists_of_a_package_and_what_is_called_before_each_call(adopt: Adopt) -> None:
+def test_events_in_lists_of_a_package_and_what_is_called_before_each_call(adopt):
     script = """
 import functools, torch, iris.util
 from mylib.own.helpers import in_turn
@@ -111,7 +109,7 @@ print("ms", iris.util.do_bench(lambda: y.mul_(2), preamble_fn=lambda: y.fill_(1)
 
 
 @pytest.mark.slow  # times two sides
-def test_what_finds_no_memory_on_either_side_is_not_measured_and_no_failure(adopt: Adopt) -> None:
+def test_what_finds_no_memory_on_either_side_is_not_measured_and_no_failure(adopt):
     script = """
 import torch, mylib
 from triton.testing import do_bench
@@ -184,7 +182,7 @@ def run_case(base: AnsweringSide, head: AnsweringSide) -> tuple[ScriptCase, Mapp
     return case, {arm.partition("/")[0]: entry for arm, entry in arms.items()}
 
 
-def test_short_closures_of_a_gpu_are_timed_in_a_graph_on_both_sides() -> None:
+def test_short_closures_of_a_gpu_are_timed_in_a_graph_on_both_sides():
     base, head = AnsweringSide(), AnsweringSide()
     pair, arms = run_case(base, head)
     assert pair.method == "graph"
@@ -192,7 +190,7 @@ def test_short_closures_of_a_gpu_are_timed_in_a_graph_on_both_sides() -> None:
     assert base.asked.count("bundle") == head.asked.count("bundle") == 1
 
 
-def test_where_one_side_cannot_be_captured_neither_is() -> None:
+def test_where_one_side_cannot_be_captured_neither_is():
     base, head = AnsweringSide(), AnsweringSide(bundle="RuntimeError: it synchronizes")
     pair, arms = run_case(base, head)
     assert (pair.method, pair.no_graph) == ("events", True)
@@ -201,13 +199,13 @@ def test_where_one_side_cannot_be_captured_neither_is() -> None:
     assert "it synchronizes" in pair.warnings[0]
 
 
-def test_long_closures_and_those_that_change_inputs_are_timed_by_events() -> None:
+def test_long_closures_and_those_that_change_inputs_are_timed_by_events():
     for facts in ({**FACTS, "expected_s": 1e-3}, {**FACTS, "changed": ["0.x"]}):
         pair, _ = run_case(AnsweringSide(examine=facts), AnsweringSide(examine=facts))
         assert pair.method == "events"
 
 
-def test_a_side_that_fails_costs_itself_and_the_other_is_timed() -> None:
+def test_a_side_that_fails_costs_itself_and_the_other_is_timed():
     head = AnsweringSide(samples=Failure(Status.ERROR, "an illegal access"))
     _, arms = run_case(AnsweringSide(), head)
     assert arms["head"]["status"] == Status.ERROR
@@ -218,7 +216,7 @@ def test_a_side_that_fails_costs_itself_and_the_other_is_timed() -> None:
     assert wrong.asked.count("samples") == 0
 
 
-def test_outputs_that_change_from_call_to_call_are_not_compared() -> None:
+def test_outputs_that_change_from_call_to_call_are_not_compared():
     facts = {**FACTS, "repeats": False}
     base = AnsweringSide(examine=facts)
     pair, _ = run_case(base, AnsweringSide())
@@ -227,7 +225,7 @@ def test_outputs_that_change_from_call_to_call_are_not_compared() -> None:
 
 
 @pytest.mark.parametrize(("bits", "asks"), [("a", False), ("b", True), ("", True)])
-def test_outputs_of_the_same_bits_need_not_be_sent(bits: str, asks: bool) -> None:
+def test_outputs_of_the_same_bits_need_not_be_sent(bits, asks):
     base = AnsweringSide(examine={**FACTS, "bits": "a" if bits else ""})
     _, arms = run_case(base, AnsweringSide(examine={**FACTS, "bits": bits}))
     assert ("keep_outputs" in base.asked) is asks

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,7 +32,7 @@ Make = Callable[..., Any]
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+def make(tmp_path, monkeypatch):
     """make(role, {BLOCK: ms}, measures) -> a tuner in a process of its own, so to say, and its kernel.
 
     measures: a closure is being timed.
@@ -75,7 +74,7 @@ class Buffer:
         self.cleared += 1
 
 
-def test_outside_of_what_is_timed_the_first_configuration_that_can_be_launched_serves(make: Make) -> None:
+def test_outside_of_what_is_timed_the_first_configuration_that_can_be_launched_serves(make):
     tuning, tuner, kernel = make("base", {16: -1, 32: 3.0, 64: 1.0, 128: 2.0}, measures=False)
     x = Buffer()
     tuner.run(x, 5)
@@ -88,7 +87,7 @@ def test_outside_of_what_is_timed_the_first_configuration_that_can_be_launched_s
     assert tuning.skipped == 8
 
 
-def test_what_was_chosen_without_times_is_chosen_again_where_a_closure_is_timed(make: Make) -> None:
+def test_what_was_chosen_without_times_is_chosen_again_where_a_closure_is_timed(make):
     tuning, tuner, kernel = make("base", {16: 3.0, 32: 1.0}, measures=False)
     tuner.run(Buffer(), 5)
     with tuning.measuring():
@@ -100,7 +99,7 @@ def test_what_was_chosen_without_times_is_chosen_again_where_a_closure_is_timed(
 
 
 @pytest.mark.parametrize(("surveys", "left"), [(True, ["first"]), (False, ["second"])])
-def test_a_survey_takes_the_first_configuration_of_inductors_kernels(surveys: bool, left: list[str]) -> None:
+def test_a_survey_takes_the_first_configuration_of_inductors_kernels(surveys, left):
     class CachingAutotuner:
         def __init__(self) -> None:
             self.launchers = ["first", "second"]
@@ -118,7 +117,7 @@ def test_a_survey_takes_the_first_configuration_of_inductors_kernels(surveys: bo
     assert tuner.coordinate_descent_tuning("one", 1, stream=0) == ("one" if surveys else "better than one")
 
 
-def test_a_side_measures_once_in_a_session(make: Make) -> None:
+def test_a_side_measures_once_in_a_session(make):
     _, tuner, kernel = make("base", {16: 3.0, 32: 1.0, 64: 2.0})
     tuner.run(Buffer(), 5)
     assert kernel.launched == [16, 32, 64, 32]
@@ -130,33 +129,33 @@ def test_a_side_measures_once_in_a_session(make: Make) -> None:
 
 
 @pytest.mark.parametrize(("there", "taken"), [(1.04, 32), (1.2, 16)])
-def test_both_sides_choose_alike_where_times_do_not_tell(make: Make, there: float, taken: int) -> None:
+def test_both_sides_choose_alike_where_times_do_not_tell(make, there, taken):
     make("base", {16: 3.0, 32: 1.0, 64: 2.0})[1].run(Buffer(), 5)
     _, tuner, kernel = make("head", {16: 1.0, 32: there, 64: 2.0})
     tuner.run(Buffer(), 5)
     assert kernel.launched[-1] == taken
 
 
-def test_sides_with_other_configurations_choose_for_themselves(make: Make) -> None:
+def test_sides_with_other_configurations_choose_for_themselves(make):
     make("base", {16: 3.0, 32: 1.0})[1].run(Buffer(), 5)
     _, tuner, kernel = make("head", {16: 1.0, 32: 1.01, 64: 2.0})
     tuner.run(Buffer(), 5)
     assert kernel.launched[-1] == 16
 
 
-def test_a_changed_kernel_is_run_in_its_own_best_configuration(make: Make) -> None:
+def test_a_changed_kernel_is_run_in_its_own_best_configuration(make):
     make("base", {16: 3.0, 32: 1.0})[1].run(Buffer(), 5)
     _, tuner, kernel = make("head", {16: 1.0, 32: 1.01}, src="def named(): other")
     tuner.run(Buffer(), 5)
     assert kernel.launched[-1] == 16
 
 
-def test_the_fastest_is_chosen_where_the_other_side_has_none() -> None:
+def test_the_fastest_is_chosen_where_the_other_side_has_none():
     assert chosen({"a": 2.0, "b": 1.0}, "") == chosen({"a": 2.0, "b": 1.0}, "c") == "b"
     assert chosen({"a": float("inf"), "b": float("inf")}, "b") == "b"
 
 
-def test_a_kernel_that_names_no_timer_is_measured_shortly(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_names_no_timer_is_measured_shortly(make, monkeypatch):
     _, tuner, kernel = make("base", {16: 3.0, 32: 1.0})
     asked: list[dict[str, int]] = []
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -264,7 +263,7 @@ def test_what_compiles_itself_for_long_is_left_to_verify():
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+def stand_in(tmp_path, monkeypatch):
     """stand_in("torch", "source"): a package that measuring processes import."""
     folder = tmp_path / "site"
     monkeypatch.setenv("PYTHONPATH", str(folder))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -58,12 +57,12 @@ class Compilers:
 
 
 @pytest.fixture
-def compilers() -> Compilers:
+def compilers():
     return Compilers()
 
 
 @pytest.fixture
-def one_process(compilers: Compilers) -> Iterator[CompiledAhead]:
+def one_process(compilers):
     ahead = CompiledAhead(compilers.start, 1)
     yield ahead
     ahead.close()

@@ -183,7 +183,7 @@ class LocalPools(SimpleNamespace):
 
 
 @pytest.fixture
-def run_case(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, Any], LocalPools]]:
+def run_case(monkeypatch):
     monkeypatch.setattr(clocks, "capture", simulated_capture)
 
     def run(*backends: str, copies: int = 4, calls: int = 4, world: int = 1) -> tuple[dict[str, Any], LocalPools]:

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
 from typing import Any
@@ -36,7 +35,7 @@ PATIENCE_S = 30.0
 
 
 @pytest.fixture
-def others() -> Iterator[ThreadPoolExecutor]:
+def others():
     with ThreadPoolExecutor(8) as executor:
         yield executor
 
@@ -181,7 +180,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
@@ -197,7 +196,7 @@ def opened(clock: Clock) -> SecondsLedger:
     return ledger
 
 
-def test_the_seconds_of_trials_side_by_side_add_up_to_those_of_the_clock(clock: Clock) -> None:
+def test_the_seconds_of_trials_side_by_side_add_up_to_those_of_the_clock(clock):
     """One prepares for 4 s; beside its second and third a second one is under way, which is timed in the third."""
     ledger, other = opened(clock), ThreadPoolExecutor(1)
     ledger.sent("a", "case", {})
@@ -215,7 +214,7 @@ def test_the_seconds_of_trials_side_by_side_add_up_to_those_of_the_clock(clock: 
     assert ledger.close() == (2.5, {"inputs": 2.5})
 
 
-def test_who_waits_for_a_compiler_takes_no_share_of_who_is_timed(clock: Clock) -> None:
+def test_who_waits_for_a_compiler_takes_no_share_of_who_is_timed(clock):
     ledger, other = opened(clock), ThreadPoolExecutor(1)
     ledger.sent("a", "fill", {})
     clock.now += 1.0
@@ -230,7 +229,7 @@ def test_who_waits_for_a_compiler_takes_no_share_of_who_is_timed(clock: Clock) -
     assert ledger.open() == 1.0
 
 
-def test_every_request_of_a_case_has_a_phase() -> None:
+def test_every_request_of_a_case_has_a_phase():
     joining = {"join", "case", "quit"} | {"launches", "fill"}  # the last two of processes that compile
     assert {*CASE_STEPS, *joining} == PHASES.keys()
     assert all(hasattr(Service, f"do_{op}") for op in joining)
@@ -247,7 +246,7 @@ TIMED = ("samples", "whole", "tune")
 
 
 @pytest.fixture
-def three_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+def three_lanes(monkeypatch):
     """As on a GPU."""
     monkeypatch.setenv(LANES_VARIABLE, "3")
 

@@ -28,7 +28,7 @@ def turns(*orders: MeasureOrder) -> list[tuple[str, int, list[str]]]:
     return [(one.kernel, one.number, [case.name for case in one.cases]) for one in in_turns(orders, PLANS)]
 
 
-def test_the_trials_of_several_kernels_take_turns() -> None:
+def test_the_trials_of_several_kernels_take_turns():
     both = turns(MeasureOrder("gemm", ("m16",), 4, 2), MeasureOrder("gather", (), 1, 1))
     assert both == [("gemm", 4, ["m16"]), ("gather", 1, ["w2"]), ("gemm", 5, ["m16"])]
     assert turns(MeasureOrder("", (), 0, 1)) == [("gemm", 0, ["m1", "m16"]), ("gather", 0, ["w2"])]
@@ -44,12 +44,12 @@ def test_the_trials_of_several_kernels_take_turns() -> None:
         (MeasureOrder("gemm", (), 0, 1, rounds={"m2": 80}), "gemm has no planned case 'm2'; there are: m1, m16"),
     ],
 )
-def test_an_order_outside_the_plan_is_refused(order: MeasureOrder, said: str) -> None:
+def test_an_order_outside_the_plan_is_refused(order, said):
     with pytest.raises(UsageError, match=said):
         turns(order)
 
 
-def test_orders_are_read_line_by_line_until_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_orders_are_read_line_by_line_until_there_is_none(capsys):
     order = {"kernel": "gemm", "cases": ["m1"], "first_trial": 2, "trials": 3}
     lines = io.StringIO(f"{json.dumps([order])}\n[]\nnever read\n")
     assert list(read(lines)) == [[MeasureOrder("gemm", ("m1",), 2, 3)]]
@@ -64,12 +64,12 @@ def test_orders_are_read_line_by_line_until_there_is_none(capsys: pytest.Capture
         '[{"kernel": "g", "cases": [], "first_trial": 0, "trials": 1, "rounds": {"m1": 0}}]',
     ],
 )
-def test_a_wrong_order_is_named(line: str) -> None:
+def test_a_wrong_order_is_named(line):
     with pytest.raises(UsageError, match="order"):
         list(read(io.StringIO(f"{line}\n")))
 
 
-def test_a_session_measures_what_it_is_told_and_says_where_the_seconds_went(toy_tree, toy_log: Path) -> None:
+def test_a_session_measures_what_it_is_told_and_says_where_the_seconds_went(toy_tree, toy_log):
     lines = []
 
     def orders():
@@ -97,7 +97,7 @@ def test_a_session_measures_what_it_is_told_and_says_where_the_seconds_went(toy_
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tree(tmp_path, monkeypatch):
     """A checkout with a package of kernels, and a folder of installed packages."""
     (tmp_path / "tree/toy/parts").mkdir(parents=True)
     (tmp_path / "tree/pyproject.toml").write_text('[tool.ridgeline]\nkernels = ["toy"]\n')
@@ -122,7 +122,7 @@ def sources_of(tree: Path) -> Sources:
         ("installed/sitecustomize.py", ""),
     ],
 )
-def test_a_file_that_is_written_is_named_with_what_was_measured(tree: Path, path: str, text: str) -> None:
+def test_a_file_that_is_written_is_named_with_what_was_measured(tree, path, text):
     found = sources_of(tree)
     (tree.parent / path).write_text(text)
     assert found.changed() == [tree.parent / path]
@@ -130,7 +130,7 @@ def test_a_file_that_is_written_is_named_with_what_was_measured(tree: Path, path
         found.refuse_changed("gemm")
 
 
-def test_several_are_counted_and_one_that_is_gone_is_one(tree: Path) -> None:
+def test_several_are_counted_and_one_that_is_gone_is_one(tree):
     found = sources_of(tree)
     (tree / "toy/parts/table.csv").unlink()
     (tree / "toy/new.py").write_text("")
@@ -138,7 +138,7 @@ def test_several_are_counted_and_one_that_is_gone_is_one(tree: Path) -> None:
         found.refuse_changed("gemm")
 
 
-def test_what_says_the_same_or_is_read_by_nobody_is_no_change(tree: Path) -> None:
+def test_what_says_the_same_or_is_read_by_nobody_is_no_change(tree):
     found = sources_of(tree)
     (tree / "toy/__pycache__").mkdir()
     (tree / "toy/__pycache__/x.py").write_text("")
@@ -149,7 +149,7 @@ def test_what_says_the_same_or_is_read_by_nobody_is_no_change(tree: Path) -> Non
     found.refuse_changed("gemm")
 
 
-def test_the_folders_of_a_python_and_of_our_own_are_looked_at(tmp_path: Path) -> None:
+def test_the_folders_of_a_python_and_of_our_own_are_looked_at(tmp_path):
     theirs = tmp_path / "env/lib/python3.12/site-packages"
     theirs.mkdir(parents=True)
     found = set(orders._installed(tmp_path / "env/bin/python"))

@@ -64,13 +64,13 @@ def arm(code: str | None, **knobs: int) -> dict[str, Any]:
     return {"status": "ok", "code_hash": code, "knobs": knobs}
 
 
-def test_the_arm_whose_code_is_another_is_named() -> None:
+def test_the_arm_whose_code_is_another_is_named():
     seen = CodesSeen()
     assert looked(seen, "gemm", head=arm("a"), base=arm("a")) == []
     assert looked(seen, "gemm", head=arm("b"), base=arm("a")) == [f"head: {CHANGED}"]
 
 
-def test_other_knobs_another_operator_and_an_unknown_code_are_no_change() -> None:
+def test_other_knobs_another_operator_and_an_unknown_code_are_no_change():
     seen = CodesSeen()
     for kernel, one in (("gemm", arm("a", warps=4)), ("gemm", arm("b", warps=8)), ("other", arm("c", warps=4))):
         assert looked(seen, kernel, head=one) == []

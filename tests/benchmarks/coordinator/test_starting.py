@@ -181,7 +181,7 @@ def test_a_library_with_threads_of_its_own_is_not_forked(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("gpu", "asked", "policy"), [(False, None, "passive"), (False, "active", "active"), (True, None, None)]
 )
-def test_threads_sleep_while_they_wait_where_there_is_no_gpu(monkeypatch, gpu, asked, policy) -> None:
+def test_threads_sleep_while_they_wait_where_there_is_no_gpu(monkeypatch, gpu, asked, policy):
     monkeypatch.setattr(starting, "gpu_file", lambda: "/dev/kfd" if gpu else "")
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     if asked:

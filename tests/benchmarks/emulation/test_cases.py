@@ -34,7 +34,7 @@ OPERATORS = {one.name: one for one in DECLARED}
 
 
 @pytest.fixture(scope="module")
-def small() -> list[cases.SmallCase]:
+def small():
     return cases.small_cases(OPERATORS, ARCHS)
 
 
@@ -107,7 +107,7 @@ def test_outputs_of_other_shapes_have_no_first_wrong_element():
 
 
 @pytest.fixture
-def sums() -> dict[str, object]:
+def sums():
     code = kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
     buffers = [np.ones(1008, np.float32), np.ones(1008, np.float32), np.zeros(1008, np.float32)]
     return {"data": code, "arguments": [*buffers, np.int32(1008)], "grid": (2, 1, 1), "warps": 4}

@@ -21,12 +21,12 @@ ARCHS = ("gfx942", "gfx950")
 
 
 @pytest.fixture(params=mostly_nightly(ARCHS, "gfx950"))
-def arch(request: pytest.FixtureRequest) -> str:
+def arch(request):
     return str(request.param)
 
 
 @pytest.fixture
-def random() -> np.random.Generator:
+def random():
     return np.random.default_rng(0)
 
 

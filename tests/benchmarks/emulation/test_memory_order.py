@@ -47,7 +47,7 @@ SEEDS = range(1, 9)
 
 
 @pytest.fixture(scope="module")
-def sound() -> Schedules:
+def sound():
     """The all-gather of 2 ranks on MI300X: two programs of two waves, a block staged and one stored directly."""
     return built(STAGED, "gfx942")
 

@@ -34,7 +34,7 @@ def bytes_of(value: int):
 
 
 @pytest.fixture
-def hierarchy() -> Hierarchy:
+def hierarchy():
     return Hierarchy(np.zeros(256, np.uint8))
 
 

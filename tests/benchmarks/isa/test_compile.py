@@ -193,7 +193,7 @@ def loaded(folder: Path, text: str) -> Any:
     return module
 
 
-def test_a_remark_above_a_kernel_does_not_change_its_key_and_other_code_does(tmp_path: Path) -> None:
+def test_a_remark_above_a_kernel_does_not_change_its_key_and_other_code_does(tmp_path):
     text = SOURCE.format(more="")
     sides = [loaded(tmp_path / "base", text), loaded(tmp_path / "head", f"# a remark\n\n{text}")]
     other = loaded(tmp_path / "other", SOURCE.format(more=" + 1"))

@@ -81,7 +81,7 @@ FILE = PointsFile("s1", "double", 0, 8, (Batch("n4096", "triton", FOUND),))
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, Path]:
+def compiled(tmp_path_factory):
     """The document of FILE, and the folder with its tree and Triton's cache."""
     folder = tmp_path_factory.mktemp("points")
     (folder / "tree" / "small").mkdir(parents=True)

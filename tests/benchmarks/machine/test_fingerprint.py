@@ -72,7 +72,7 @@ CPU_TORCH = {"torch": "2.13.0+cpu", "hip": None, "cuda": None}
 
 
 @pytest.fixture(params=["kfd", "nvidia0"])
-def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(request, tmp_path, monkeypatch):
     """The root of a machine with a GPU's device file."""
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / request.param).touch()
@@ -81,7 +81,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return tmp_path
 
 
-def test_the_wrong_torch_is_named_with_the_next_step(root: Path) -> None:
+def test_the_wrong_torch_is_named_with_the_next_step(root):
     said = fingerprint.unseen_gpu([], CPU_TORCH, root)
     assert "torch 2.13.0+cpu sees none (hip None, cuda None)" in said
     assert str(root / "dev") in said
@@ -90,7 +90,7 @@ def test_the_wrong_torch_is_named_with_the_next_step(root: Path) -> None:
     assert "torch cannot be imported (ModuleNotFoundError" in fingerprint.unseen_gpu([], missing, root)
 
 
-def test_a_gpu_that_is_seen_absent_or_hidden_is_no_fault(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_is_seen_absent_or_hidden_is_no_fault(root, monkeypatch):
     assert fingerprint.unseen_gpu([{"name": "MI300X"}], CPU_TORCH, root) == ""
     assert fingerprint.unseen_gpu([], CPU_TORCH, root / "none") == ""
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
@@ -100,9 +100,7 @@ def test_a_gpu_that_is_seen_absent_or_hidden_is_no_fault(root: Path, monkeypatch
 
 
 @pytest.mark.slow
-def test_nothing_is_measured_or_verified_and_the_doctor_says_so(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_measured_or_verified_and_the_doctor_says_so(root, tmp_path, monkeypatch):
     real = fingerprint.unseen_gpu
     monkeypatch.setattr(fingerprint, "unseen_gpu", lambda devices, environment, *_: real(devices, environment, root))
     checkout = Checkout("head", TOY)

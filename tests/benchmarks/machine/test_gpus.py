@@ -6,7 +6,6 @@ import os
 import sys
 import time
 import types
-from pathlib import Path
 
 import pytest
 
@@ -44,7 +43,7 @@ def refuse(*_: object) -> None:
 
 
 @pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
+def nvml(monkeypatch):
     """Two H200, as NVML shows them."""
     fake = types.SimpleNamespace(
         nvmlInit=lambda: None,
@@ -81,16 +80,14 @@ FACTS_OF_H200 = GpuFacts(
 )
 
 
-def test_nvml(nvml: types.SimpleNamespace) -> None:
+def test_nvml(nvml):
     first, second = nvml_facts()
     assert first == FACTS_OF_H200
     assert (second.address, second.links, second.links_down) == ("0000:02:00.0", 18, 1)
 
 
 @pytest.mark.parametrize(("rows", "retiring", "pending"), [((0, 2, 1, 0), 0, 1), ((0, 2, 0, 0), 1, 0), (None, 1, 1)])
-def test_pages_that_wait(
-    nvml: types.SimpleNamespace, rows: tuple[int, ...] | None, retiring: int, pending: int
-) -> None:
+def test_pages_that_wait(nvml, rows, retiring, pending):
     nvml.nvmlDeviceGetRemappedRows = refuse if rows is None else lambda handle: rows
     nvml.nvmlDeviceGetRetiredPagesPendingStatus = lambda handle: retiring
     assert nvml_facts()[0].bad_pages == pending
@@ -100,7 +97,7 @@ def test_pages_that_wait(
 
 
 @pytest.fixture
-def amdsmi(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
+def amdsmi(monkeypatch):
     """An MI300X behind another one, as amdsmi of ROCm 7 shows it."""
     metrics = {
         "current_gfxclks": [2100, 1184, 1190, 65535],
@@ -138,7 +135,7 @@ def amdsmi(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
     return fake
 
 
-def test_amdsmi(amdsmi: types.SimpleNamespace) -> None:
+def test_amdsmi(amdsmi):
     assert amdsmi_facts() == GpuFacts(
         *("0000:c1:00.0", "AMD Instinct MI300X", "74a1", "6.12", "SPX", "NPS1", 550.0, 750.0, 2100, "", 2, 1, 7, 1),
         *(False, None, None, ("process of another container (pid 999999999)",)),
@@ -162,9 +159,7 @@ def test_amdsmi(amdsmi: types.SimpleNamespace) -> None:
         ("get_gpu_process_list", "No processes", "processes", None),
     ],
 )
-def test_other_shapes_and_units(
-    amdsmi: types.SimpleNamespace, name: str, answer: object, field: str, value: object
-) -> None:
+def test_other_shapes_and_units(amdsmi, name, answer, field, value):
     setattr(amdsmi, f"amdsmi_{name}", lambda *_: answer)
     assert getattr(amdsmi_facts(), field) == value
     setattr(amdsmi, f"amdsmi_{name}", refuse)
@@ -175,7 +170,7 @@ def test_other_shapes_and_units(
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     """A node with one MI355X and a CPU, and a process of somebody else's on the GPU."""
     base = amd_node(tmp_path / "root", 0)
     device = mi300x(base, 0)
@@ -201,7 +196,7 @@ def root(tmp_path: Path) -> Path:
     return base
 
 
-def test_files(root: Path) -> None:
+def test_files(root):
     [gpu] = pci_gpus(root)
     assert facts_by_files(root, gpu) == GpuFacts(
         *("0000:05:00.0", "AMD Instinct MI355X", "75a3", "", "SPX", "NPS1", 1400.0, 1400.0, None, "", 1, 1),
@@ -209,14 +204,12 @@ def test_files(root: Path) -> None:
     )
 
 
-def test_a_gpu_of_another_job_is_none_of_ours(root: Path) -> None:
+def test_a_gpu_of_another_job_is_none_of_ours(root):
     (root / "dev/dri/renderD128").unlink()
     assert gpu_facts(root) == ([], {})
 
 
-def test_the_library_goes_before_the_files(
-    root: Path, amdsmi: types.SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_library_goes_before_the_files(root, amdsmi, monkeypatch):
     amdsmi.amdsmi_get_processor_handles = lambda: ["05"]
     amdsmi.amdsmi_get_gpu_asic_info = lambda handle: {"market_name": "AMD Instinct MI355X", "device_id": 0x75A3}
     amdsmi.amdsmi_get_gpu_memory_partition = refuse
@@ -225,7 +218,7 @@ def test_the_library_goes_before_the_files(
     assert (found.uncorrected, found.memory, found.used_bytes, found.product) == (2, "NPS1", 300_000_000, "MI355X")
 
 
-def test_without_any_library_the_reasons_are_kept(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_library_the_reasons_are_kept(root, monkeypatch):
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     [found], absent = gpu_facts(root)
     assert (found.product, found.uncorrected) == ("MI355X", 1)
@@ -245,9 +238,7 @@ def test_without_any_library_the_reasons_are_kept(root: Path, monkeypatch: pytes
         ({"ROCR_VISIBLE_DEVICES": "0"}, {"B"}, ["b"]),
     ],
 )
-def test_the_gpus_of_a_run(
-    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], ours: set[str] | None, chosen: list[str]
-) -> None:
+def test_the_gpus_of_a_run(monkeypatch, environ, ours, chosen):
     for name in ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():

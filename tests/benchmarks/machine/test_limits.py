@@ -56,7 +56,7 @@ def host(**changed: object) -> NodeFacts:
     return node(host=dataclasses.replace(SOUND.host, **changed))
 
 
-def test_a_sound_node_has_no_problem() -> None:
+def test_a_sound_node_has_no_problem():
     assert limits.problems(SOUND) == []
     assert limits.problems(node(product="", gpu_count=0)) == []
     silent = NodeFacts((GpuFacts("0000:05:00.0"),))
@@ -95,14 +95,14 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("facts", "kind", "level", "text"), FAULTS, ids=[f"{f[1]}-{f[3][:30]}" for f in FAULTS])
-def test_each_fault_is_found_where_it_is_and_only_there(facts: NodeFacts, kind: str, level: str, text: str) -> None:
+def test_each_fault_is_found_where_it_is_and_only_there(facts, kind, level, text):
     [found] = limits.problems(facts)
     assert (found.kind, found.level) == (kind, level)
     assert text in found.text
     assert found.next_step
 
 
-def test_facts_that_gpus_share_stand_once() -> None:
+def test_facts_that_gpus_share_stand_once():
     two = [GpuFacts(f"0000:0{index}:00.0", "NVIDIA H200", uncorrected=index) for index in range(2)]
     facts = NodeFacts(tuple(two), host=HostFacts(numa_balancing=0))
     told = facts.compact()

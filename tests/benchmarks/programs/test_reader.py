@@ -46,7 +46,7 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_recorded_file_is_recognised_and_read(name: str) -> None:
+def test_a_recorded_file_is_recognised_and_read(name):
     reads, case, status, samples, unit = RECORDED[name]
     text = (FILES / name).read_text()
     assert fitting(text, KNOWN).name == reads
@@ -55,7 +55,7 @@ def test_a_recorded_file_is_recognised_and_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*RECORDED, "perf_report.csv"])
-def test_hostile_variants_end_in_rows_or_in_a_sentence(name: str) -> None:
+def test_hostile_variants_end_in_rows_or_in_a_sentence(name):
     text = (FILES / name).read_text()
     reader = KNOWN[RECORDED[name][0] if name in RECORDED else "perf_report"]
     spoiled = [text[: len(text) * part // 10] for part in range(10)]
@@ -91,7 +91,7 @@ def reader_of(name: str) -> str:
     return RECORDED[name][0] if name in RECORDED else {"own.csv": "csv"}.get(name, "perf_report")
 
 
-def test_every_reader_has_a_file() -> None:
+def test_every_reader_has_a_file():
     assert {reader_of(name) for name in SOUND} == KNOWN.keys()
 
 
@@ -103,7 +103,7 @@ def number_like(value: float) -> str:
 
 @pytest.mark.parametrize("name", SOUND)
 @pytest.mark.parametrize("spoiled", ["nan", "null", "-1", "0", "x", "1e999", '"7 us"'])
-def test_a_spoiled_number_is_no_time_and_costs_no_other_row_in_silence(name: str, spoiled: str) -> None:
+def test_a_spoiled_number_is_no_time_and_costs_no_other_row_in_silence(name, spoiled):
     """One number at a time; what stays sound is what was sound before."""
     text, reader = SOUND[name], KNOWN[reader_of(name)]
     sound = {(row.case, row.backend): row for row in read(text, reader).rows}
@@ -124,25 +124,25 @@ def test_a_spoiled_number_is_no_time_and_costs_no_other_row_in_silence(name: str
         assert reading.said or got.keys() == sound.keys() - {(row.case, row.backend)}
 
 
-def test_world_is_processes_times_threads_times_gpus() -> None:
+def test_world_is_processes_times_threads_times_gpus():
     data = json.loads((FILES / "nccl_tests.json").read_text())
     data["config"] |= {"nthreads": 1, "ngpus": 8, "devices": data["config"]["devices"][:1]}
     found = read(json.dumps(data), KNOWN["nccl-tests-json"]).rows
     assert {row.ranks for row in found} == {8}
 
 
-def test_what_google_benchmark_skips_is_skipped_with_its_message() -> None:
+def test_what_google_benchmark_skips_is_skipped_with_its_message():
     row = {"name": "BM", "run_name": "BM", "run_type": "iteration", "real_time": 0.0, "time_unit": "ns"}
     text = json.dumps({"context": {}, "benchmarks": [{**row, "skipped": True, "skip_message": "no GPU"}]})
     [found] = read(text, KNOWN["google-benchmark"]).rows
     assert (found.status, found.note, found.samples) == ("skipped", "no GPU", ())
 
 
-def test_only_aggregates_count_where_there_is_no_repetition() -> None:
+def test_only_aggregates_count_where_there_is_no_repetition():
     assert rows((FILES / "google_benchmark.json").read_text())["BM_Sum", "google-benchmark"] == ("ok", (4.0,))
 
 
-def test_a_log_that_ends_in_a_failure_keeps_its_rows_and_says_where_it_broke_off() -> None:
+def test_a_log_that_ends_in_a_failure_keeps_its_rows_and_says_where_it_broke_off():
     text = (FILES / "nccl_tests_mpi.txt").read_text().partition("[1,0]<stdout>:    67108864")[0]
     reading = read(f"{text}node-a: Test NCCL failure common.cu:378 'unhandled cuda error'\n", KNOWN["nccl-tests"])
     assert [row.status for row in reading.rows] == ["ok"] * 4
@@ -150,7 +150,7 @@ def test_a_log_that_ends_in_a_failure_keeps_its_rows_and_says_where_it_broke_off
     assert "Test NCCL failure" in reading.said[-1]
 
 
-def test_new_columns_cost_no_row() -> None:
+def test_new_columns_cost_no_row():
     lines = (FILES / "nccl_tests_mpi.txt").read_text().splitlines()
     more = {"redop": "  algo  proto", "float": "  Ring  LL"}
     wider = [line + next((added for word, added in more.items() if word in line), "") for line in lines]
@@ -159,7 +159,7 @@ def test_new_columns_cost_no_row() -> None:
     assert reading.said == ()
 
 
-def test_one_bad_row_fails_alone() -> None:
+def test_one_bad_row_fails_alone():
     data = json.loads((FILES / "nccl_tests.json").read_text())
     data["results"][0]["out_of_place"]["time"] = "nan"
     data["results"].insert(0, None)
@@ -169,7 +169,7 @@ def test_one_bad_row_fails_alone() -> None:
     assert "'nan', no time" in found[1].note
 
 
-def test_repeats_are_samples_and_contradictions_fail() -> None:
+def test_repeats_are_samples_and_contradictions_fail():
     heading = "case,seconds,status\n"
     assert rows(heading + "a,1,ok\na,2,ok\n", "csv")["a", "csv"] == ("ok", (1.0, 2.0))
     assert rows(heading + "a,1,ok\na,2,wrong\n", "csv")["a", "csv"][0] == "failed"
@@ -179,7 +179,7 @@ def test_repeats_are_samples_and_contradictions_fail() -> None:
     assert (row.status, row.note) == ("failed", "the case stands there 2 times, with unit ms and us")
 
 
-def test_a_wide_table_has_a_series_per_column_with_its_unit() -> None:
+def test_a_wide_table_has_a_series_per_column_with_its_unit():
     text = (FILES / "perf_report.csv").read_text()
     assert rows(text, "perf_report")["1024.0", "Triton"] == ("ok", (411.2,))
     bare = text.replace(" (GB/s)", "")
@@ -189,7 +189,7 @@ def test_a_wide_table_has_a_series_per_column_with_its_unit() -> None:
     assert first.cost["flops"] / first.seconds[0] == pytest.approx(411.2e12)
 
 
-def test_a_rate_is_kept_so_that_pages_show_it_again() -> None:
+def test_a_rate_is_kept_so_that_pages_show_it_again():
     for unit, (name, amount) in RATES.items():
         reader = declared({"name": "r", "rows": "csv", "case": ["c"], "rate": {"field": "v", "unit": unit}})
         [row] = read("c,v\na,250\n", reader).rows
@@ -197,7 +197,7 @@ def test_a_rate_is_kept_so_that_pages_show_it_again() -> None:
         assert row.seconds == pytest.approx((1 / 250,))
 
 
-def test_declarations_are_held_to_their_keys() -> None:
+def test_declarations_are_held_to_their_keys():
     sound = {"name": "r", "rows": "pattern", "pattern": r"(?P<size>\d+) took (?P<us>\S+) us", "case": "size"}
     timed = declared({**sound, "time": {"field": "us", "unit": "us"}})
     assert read("x\n64 took 3.5 us\n", timed).rows[0].samples == (3.5,)
@@ -215,6 +215,6 @@ def test_declarations_are_held_to_their_keys() -> None:
             declared(table)
 
 
-def test_an_output_that_nobody_knows_is_refused_with_the_readers_that_there_are() -> None:
+def test_an_output_that_nobody_knows_is_refused_with_the_readers_that_there_are():
     with pytest.raises(ReaderError, match="no reader knows this output.*hipblaslt-bench"):
         fitting("hello", KNOWN)

@@ -38,7 +38,7 @@ def arms(line: dict[str, Any], case: str) -> dict[str, str]:
     return {key: arm["status"] for key, arm in line["cases"][case]["arms"].items()}
 
 
-def test_every_row_is_a_case_and_every_run_a_round(tmp_path: Path) -> None:
+def test_every_row_is_a_case_and_every_run_a_round(tmp_path):
     code, lines = measured(tmp_path, TABLE, TABLE.replace("10", "11"), "--trials=2")
     assert code == 0
     assert [line["trial"] for line in lines] == [0, 1]
@@ -60,7 +60,7 @@ def test_every_row_is_a_case_and_every_run_a_round(tmp_path: Path) -> None:
         (TABLE.replace("20", "nan"), "error", "us is 'nan', no time"),
     ],
 )
-def test_what_fails_on_head_is_never_green(tmp_path: Path, head: str, status: str, said: str) -> None:
+def test_what_fails_on_head_is_never_green(tmp_path, head, status, said):
     code, [line] = measured(tmp_path, TABLE, head)
     arm = line["cases"]["b"]["arms"]["head/mine"]
     assert (code, arm["status"]) == (1, status)
@@ -68,12 +68,12 @@ def test_what_fails_on_head_is_never_green(tmp_path: Path, head: str, status: st
     assert arms(line, "b")["base/mine"] == "ok"
 
 
-def test_a_row_that_base_lacks_is_heads_alone(tmp_path: Path) -> None:
+def test_a_row_that_base_lacks_is_heads_alone(tmp_path):
     _, [line] = measured(tmp_path, TABLE, TABLE.replace("b,20", "b,20\\nc,5"))
     assert arms(line, "c") == {"head/mine": "ok"}
 
 
-def test_a_build_is_made_once_a_commit_and_its_failure_has_its_last_words(tmp_path: Path) -> None:
+def test_a_build_is_made_once_a_commit_and_its_failure_has_its_last_words(tmp_path):
     build = "echo built >> ../builds; test ! -e broken"
     commits = {"base": "abc", "head": "def"}
     for _ in range(2):
@@ -87,7 +87,7 @@ def test_a_build_is_made_once_a_commit_and_its_failure_has_its_last_words(tmp_pa
 
 
 @pytest.mark.parametrize("run", ["../out/bench.sh", "cd ../out && ./bench.sh", "PLACE/out/bench.sh"])
-def test_builds_of_both_sides_in_one_place_are_refused_each_time(tmp_path: Path, run: str, capsys: Any) -> None:
+def test_builds_of_both_sides_in_one_place_are_refused_each_time(tmp_path, run, capsys):
     told = {"build": "mkdir -p ../out; cp bench.sh ../out; chmod +x ../out/bench.sh"}
     for _ in range(2):
         run = run.replace("PLACE", str(tmp_path))
@@ -96,7 +96,7 @@ def test_builds_of_both_sides_in_one_place_are_refused_each_time(tmp_path: Path,
         assert "which builds of both sides write" in capsys.readouterr().err
 
 
-def test_a_build_that_fails_is_told_by_the_first_error_of_its_compiler(tmp_path: Path) -> None:
+def test_a_build_that_fails_is_told_by_the_first_error_of_its_compiler(tmp_path):
     said = "echo error: pip gives up; echo x.cu:7: error: no such thing >&2; echo make: Error 2 >&2"
     build = f"test ! -e broken || {{ {said}; exit 2; }}"
     (tmp_path / "head").mkdir()
@@ -106,23 +106,19 @@ def test_a_build_that_fails_is_told_by_the_first_error_of_its_compiler(tmp_path:
     assert line["warnings"] == []
 
 
-def test_a_row_that_is_faster_than_the_device_allows_is_questioned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_that_is_faster_than_the_device_allows_is_questioned(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "floor_of", lambda declared, case, machine: PhysicalFloor(1.0, "its bytes"))
     _, [line] = measured(tmp_path, TABLE, TABLE)
     assert any("head/mine: its time cannot be" in one for one in line["cases"]["a"]["warnings"])
 
 
-def test_a_build_tells_where_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_build_tells_where_it_is(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(session, "PROGRESS_S", 0.05)
     measured(tmp_path, TABLE, TABLE, "--progress=json", build="echo '[3/9] Building x.o'; sleep 0.3")
     assert "building head: [3/9] Building x.o" in capsys.readouterr().err
 
 
-def test_a_run_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
+def test_a_run_that_hangs_is_ended_with_all_it_started(tmp_path):
     line = f"{TABLE}; test ! -e slow || (sleep 1000; touch ../woke)"
     (tmp_path / "head").mkdir()
     (tmp_path / "head" / "slow").touch()
@@ -132,7 +128,7 @@ def test_a_run_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     assert "did not end within 0.5 s" in arm["why"]
 
 
-def test_a_file_that_a_run_writes_is_read_and_an_old_one_is_not(tmp_path: Path) -> None:
+def test_a_file_that_a_run_writes_is_read_and_an_old_one_is_not(tmp_path):
     written = f"{TABLE} > out.csv"
     assert measured(tmp_path, written, written, output="out.csv")[0] == 0
     code, lines = measured(tmp_path, written, "true", output="out.csv")
@@ -140,6 +136,6 @@ def test_a_file_that_a_run_writes_is_read_and_an_old_one_is_not(tmp_path: Path) 
     assert "wrote no out.csv" in lines[-1]["cases"]["a"]["arms"]["head/mine"]["why"]
 
 
-def test_nothing_that_can_be_read_on_either_side_is_no_verdict(tmp_path: Path, capsys: Any) -> None:
+def test_nothing_that_can_be_read_on_either_side_is_no_verdict(tmp_path, capsys):
     assert measured(tmp_path, "echo hello", "echo hello") == (2, [])
     assert "no row that mine writes" in capsys.readouterr().err

@@ -119,7 +119,7 @@ FLUSH_US = 40.0
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+def device(monkeypatch):
     simulated = Device()
     stand_in = {
         "Event": simulated.event,

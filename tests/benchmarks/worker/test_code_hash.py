@@ -52,7 +52,7 @@ def test_lines_and_paths_do_not_count_but_code_and_warps_do(tmp_path, target):
 
 
 @pytest.fixture
-def launch(monkeypatch: pytest.MonkeyPatch) -> object:
+def launch(monkeypatch):
     """A stand-in for a compiled kernel that is launched as Triton launches."""
 
     class CompiledKernel:

@@ -143,9 +143,7 @@ found = Bench().run(10)
     ],
     ids=["host", "in_place", "events", "lists", "method"],
 )
-def test_a_region_is_one_closure_and_the_script_gets_its_samples(
-    text: str, names: list[str], returned: list[Any], seconds: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_region_is_one_closure_and_the_script_gets_its_samples(text, names, returned, seconds, monkeypatch):
     held, taken, untaken = ran(text, monkeypatch)
     assert untaken == []
     assert [name for name, _, _ in taken.closures] == names
@@ -157,7 +155,7 @@ def test_a_region_is_one_closure_and_the_script_gets_its_samples(
         assert held["found"] == pytest.approx(seconds)
 
 
-def test_a_round_starts_from_what_the_script_had() -> None:
+def test_a_round_starts_from_what_the_script_had():
     """What a round computes from the one before is not carried on in the closure, and is in the script."""
     text = "import time\nx = 1\nt = time.time()\nfor _ in range(3):\n    x = max(x * 2, 0)\nfound = time.time() - t\n"
     with pytest.MonkeyPatch.context() as patch:
@@ -166,7 +164,7 @@ def test_a_round_starts_from_what_the_script_had() -> None:
     assert taken.closures[0][2] == [2, 2]
 
 
-def test_warm_up_and_repetition_are_one_closure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_up_and_repetition_are_one_closure(monkeypatch):
     more = HOST + "bench(abs, 2, 5)\nagain = bench(abs, 2, 20)[0]\nf = lambda x: x\nbench(f, 2, 20)\n"
     held, taken, _ = ran(more.replace("iters", "num_iters"), monkeypatch)
     assert [name for name, _, _ in taken.closures] == [
@@ -203,16 +201,14 @@ found = [bench(1000, 2) for _ in range(3)]
         ("calls[0:0] = [call(x)]", 2 * (3 * 1000 + 2)),
     ],
 )
-def test_of_a_loop_whose_rounds_are_alike_some_are_enough(
-    body: str, calls: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_loop_whose_rounds_are_alike_some_are_enough(body, calls, monkeypatch):
     held, taken, untaken = ran(ALIKE.replace("BODY", body), monkeypatch)
     assert (len(held["calls"]), len(taken.closures), untaken) == (calls, 1, [])
     assert [one[0] for one in held["found"]] == pytest.approx([500.0] * 3)
     assert [one[1] for one in held["found"]] == [999] * 3
 
 
-def test_what_times_more_inside_is_a_total(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_times_more_inside_is_a_total(monkeypatch):
     total = HOST.replace("found = ", "wholes = []\ndef whole():\n    wholes.append(1)\n    return ") + (
         "def main(n):\n    begin = time.time()\n    for _ in range(n):\n        found = whole()\n"
         "    return time.time() - begin\ntook = main(30)\n"
@@ -234,7 +230,7 @@ def test_what_times_more_inside_is_a_total(monkeypatch: pytest.MonkeyPatch) -> N
         ("fn(); eval('1')", "eval"),
     ],
 )
-def test_what_cannot_be_taken_over_is_told_with_its_line(line: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_taken_over_is_told_with_its_line(line, why, monkeypatch):
     text = "import time\ndef bench(fn):\n    t0 = time.time()\n    for _ in range(3):\n        "
     text += f"{line}\n    return time.time() - t0\n"
     _, taken, untaken = ran(text, monkeypatch)
@@ -244,7 +240,7 @@ def test_what_cannot_be_taken_over_is_told_with_its_line(line: str, why: str, mo
     assert why in untaken[0]
 
 
-def test_a_total_that_runs_once_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_total_that_runs_once_is_left_alone(monkeypatch):
     text = "import time\nt0 = time.time()\nfound = sorted([2, 1])\nprint(time.time() - t0)\n"
     held, taken, untaken = ran(text, monkeypatch)
     assert (held["found"], taken.closures) == ([1, 2], [])
@@ -268,7 +264,7 @@ found = bench(calls.append, 1, 5), label(abs, -3)
 """
 
 
-def test_what_stands_in_a_profiler_is_a_region_and_the_profiler_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stands_in_a_profiler_is_a_region_and_the_profiler_runs_as_it_is(monkeypatch):
     open_ = []
 
     @contextlib.contextmanager
@@ -287,7 +283,7 @@ def test_what_stands_in_a_profiler_is_a_region_and_the_profiler_runs_as_it_is(mo
     assert len(held["calls"]) == 5 + 2
 
 
-def test_a_profiler_from_which_it_returns_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profiler_from_which_it_returns_is_told(monkeypatch):
     text = "from contextlib import nullcontext as profile\ndef f(g):\n    with profile():\n        return g()\nf(int)\n"
     _, taken, untaken = ran(text, monkeypatch)
     assert (taken.closures, untaken) == ([], [f"{FILE.rpartition('/')[2]}:3: it returns from inside"])
@@ -318,7 +314,7 @@ for profiled, fn in ((True, abs), (False, float)):
 """
 
 
-def test_a_profiler_in_a_variable_is_one_and_a_flush_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profiler_in_a_variable_is_one_and_a_flush_is_not_timed(monkeypatch):
     cuda = SimpleNamespace(_sleep=lambda cycles: None, synchronize=lambda: None)
     torch_ = SimpleNamespace(profiler=SimpleNamespace(profile=nullcontext), cuda=cuda)
     monkeypatch.setattr("builtins.torch", torch_, raising=False)
@@ -332,7 +328,7 @@ def test_a_profiler_in_a_variable_is_one_and_a_flush_is_not_timed(monkeypatch: p
     assert told == []
 
 
-def test_events_that_no_list_of_statements_has_both_of_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_that_no_list_of_statements_has_both_of_are_told(monkeypatch):
     text = "a, b = Event(), Event()\ndef f(e):\n    e.record()\nf(a)\nabs(3)\nf(b)\n"
     text += "ms = [a.elapsed_time(b) for _ in '12']\n"
     held, taken, told = ran(text, monkeypatch)

@@ -28,7 +28,7 @@ def closure_bench(call: Any, *roots: Any, **more: Any) -> ClosureBench:
 GLOBAL = torch.ones(3)
 
 
-def test_tensors_are_found_in_cells_partials_methods_containers_modules_and_globals() -> None:
+def test_tensors_are_found_in_cells_partials_methods_containers_modules_and_globals():
     cell, given, module = torch.ones(1), torch.ones(2), torch.nn.Linear(4, 5)
     held = {"deep": [(cell,)]}
 
@@ -39,14 +39,14 @@ def test_tensors_are_found_in_cells_partials_methods_containers_modules_and_glob
     assert shapes == {(1,), (2,), (3,), (5, 4), (5,)}
 
 
-def test_a_digest_sees_values_types_shapes_and_swaps() -> None:
+def test_a_digest_sees_values_types_shapes_and_swaps():
     one = torch.arange(100, dtype=torch.float32)
     others = [one.clone(), one.flip(0), one.double(), one.view(10, 10), one + 1e-6]
     assert executed.digest(one) == executed.digest(others[0])
     assert len({executed.digest(one), *map(executed.digest, others[1:])}) == 5
 
 
-def test_a_closure_that_changes_its_input_starts_each_call_anew() -> None:
+def test_a_closure_that_changes_its_input_starts_each_call_anew():
     x, start = torch.full((8,), 2.0), []
 
     def call() -> torch.Tensor:
@@ -61,7 +61,7 @@ def test_a_closure_that_changes_its_input_starts_each_call_anew() -> None:
     assert facts["repeats"]
 
 
-def test_a_written_buffer_is_an_output_and_no_changed_input(tmp_path: Any) -> None:
+def test_a_written_buffer_is_an_output_and_no_changed_input(tmp_path):
     x, out = torch.randn(8), torch.zeros(8)
 
     def into() -> None:
@@ -78,13 +78,13 @@ def test_a_written_buffer_is_an_output_and_no_changed_input(tmp_path: Any) -> No
     assert right.compare(str(tmp_path / "o.pt"))["right"]
 
 
-def test_outputs_that_come_and_go_are_seen() -> None:
+def test_outputs_that_come_and_go_are_seen():
     counter = iter(range(100))
     assert not closure_bench(lambda: torch.full((4,), float(next(counter)))).examine()["repeats"]
     assert closure_bench(lambda: torch.rand(4)).examine()["repeats"]  # from equal random numbers
 
 
-def test_gradients_are_cleared_before_each_call_as_the_timer_promises() -> None:
+def test_gradients_are_cleared_before_each_call_as_the_timer_promises():
     w, seen = torch.ones(3, requires_grad=True), []
     loss = (w * 2).sum()
 
@@ -99,7 +99,7 @@ def test_gradients_are_cleared_before_each_call_as_the_timer_promises() -> None:
     assert all(seen)
 
 
-def test_a_call_that_returns_what_an_earlier_one_computed_is_told() -> None:
+def test_a_call_that_returns_what_an_earlier_one_computed_is_told():
     x, held, buffer = torch.randn(8), dict[str, torch.Tensor](), [torch.zeros(8)]
 
     @functools.cache
@@ -125,7 +125,7 @@ def test_a_call_that_returns_what_an_earlier_one_computed_is_told() -> None:
     assert torch.equal(deep[0][0][0][0][0][0].out, torch.cat([x[:4], torch.zeros(4)]))
 
 
-def test_leaves_are_found_through_what_is_made_of_them() -> None:
+def test_leaves_are_found_through_what_is_made_of_them():
     w, x, there = (torch.ones(3, requires_grad=True) for _ in range(3))
     made = (w * x).sum()
     there.grad = torch.ones(3)
@@ -135,7 +135,7 @@ def test_leaves_are_found_through_what_is_made_of_them() -> None:
     assert torch.equal(there.grad, torch.ones(3))
 
 
-def test_gradients_that_a_closure_adds_to_those_that_are_there_are_outputs() -> None:
+def test_gradients_that_a_closure_adds_to_those_that_are_there_are_outputs():
     """As in a script that times one backward pass after the other; an optimizer reads gradients, and needs them."""
     x = torch.ones(3, requires_grad=True)
     (x * 5).sum().backward()
@@ -161,7 +161,7 @@ def test_gradients_that_a_closure_adds_to_those_that_are_there_are_outputs() -> 
     assert torch.equal(x.grad, torch.full((3,), 5.0))
 
 
-def test_a_digest_that_finds_no_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_digest_that_finds_no_memory_says_so(monkeypatch):
     def no_memory(*_: Any) -> Any:
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
@@ -171,7 +171,7 @@ def test_a_digest_that_finds_no_memory_says_so(monkeypatch: pytest.MonkeyPatch) 
         executed.digest(torch.ones(100))
 
 
-def test_a_large_tensor_in_host_memory_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_tensor_in_host_memory_is_summed(monkeypatch):
     monkeypatch.setattr(executed, "LARGE", 64)
 
     def short(data: object, **_: Any) -> Any:
@@ -188,7 +188,7 @@ def test_a_large_tensor_in_host_memory_is_summed(monkeypatch: pytest.MonkeyPatch
     assert len({*map(executed.digest, (whole, swapped, other, last, whole.view(torch.float16)))}) == 5
 
 
-def test_after_timing_a_closure_must_give_what_it_gave() -> None:
+def test_after_timing_a_closure_must_give_what_it_gave():
     state = {"calls": 0}
 
     def call() -> torch.Tensor:
@@ -201,7 +201,7 @@ def test_after_timing_a_closure_must_give_what_it_gave() -> None:
     assert not made.check_after()["right"]
 
 
-def test_sides_agree_within_what_their_types_round() -> None:
+def test_sides_agree_within_what_their_types_round():
     x = torch.randn(1000)
     assert agree([x.half()], [x], True).right
     assert not agree([x * 1.1], [x], True).right
@@ -228,13 +228,13 @@ def test_sides_agree_within_what_their_types_round() -> None:
         ([0.0, 0.5, 1.0], "mean", [1.0, 2.5, 4.0]),
     ],
 )
-def test_summary_is_that_of_triton(quantiles: Any, mode: str, found: Any) -> None:
+def test_summary_is_that_of_triton(quantiles, mode, found):
     times = [4.0, 1.0, 3.0, 2.0]
     assert summary(times, quantiles, mode) == found
     assert summary(times, quantiles, mode) == testing._summarize_statistics(times, quantiles, mode)
 
 
-def test_a_statement_is_a_call_that_gives_the_value_of_an_expression() -> None:
+def test_a_statement_is_a_call_that_gives_the_value_of_an_expression():
     assert statement("x + y", "y = 2", {"x": 1})() == 3
     grows = statement("n += 1; seen.append(n)", "n = 0", {"seen": (seen := [])})
     grows()
@@ -258,7 +258,7 @@ def bench(names: ClosureNames, M: int, dtype: torch.dtype, provider: str, x: tor
     return timed(names, lambda: x)
 
 
-def test_arguments_and_loops_are_the_parameters_and_a_provider_is_the_backend() -> None:
+def test_arguments_and_loops_are_the_parameters_and_a_provider_is_the_backend():
     found = []
     names = ClosureNames(here)
     for size, (rows, columns) in [(1, (2, 3))]:
@@ -282,13 +282,13 @@ def of_object(names: ClosureNames, input: Input) -> TimedName:
     return timed(names)
 
 
-def test_fields_of_an_object_are_parameters() -> None:
+def test_fields_of_an_object_are_parameters():
     found = of_object(ClosureNames(here), Input(4, "liger", {"hidden": 8, "weights": torch.ones(2)}))
     assert found.backend == "liger"
     assert found.case.endswith("x=4,hidden=8")
 
 
-def test_a_timed_functions_own_name_is_the_backend_where_nobody_says_a_provider() -> None:
+def test_a_timed_functions_own_name_is_the_backend_where_nobody_says_a_provider():
     def run_ck(x: int) -> int:
         return x
 
@@ -297,14 +297,14 @@ def test_a_timed_functions_own_name_is_the_backend_where_nobody_says_a_provider(
     assert "label=a-b" in timed(ClosureNames(here), None, {"label": "a b"}).case
 
 
-def test_long_names_are_cut_and_stay_apart() -> None:
+def test_long_names_are_cut_and_stay_apart():
     names = ClosureNames(here)
     found = {timed(names, None, {f"parameter_{i}_{j}": j for j in range(30)}).case for i in range(3)}
     assert len(found) == 3
     assert max(map(len, found)) <= LONGEST
 
 
-def test_values_that_are_no_parameters_are_not_printed() -> None:
+def test_values_that_are_no_parameters_are_not_printed():
     assert printed(torch.float16) == "fp16"
     assert printed((4, 8, torch.bfloat16)) == "4x8xbf16"
     assert printed("a/b c") == "a-b-c"

@@ -41,7 +41,7 @@ SLOW = "def double(x):\n    for _ in range(600):\n        y = x * 2\n    return 
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def repository(tmp_path_factory):
     """Two commits: the second is slower."""
     files = {"bench/speed.py": SCRIPT, "bench/old.py": "print('no timer')\n", "mylib/__init__.py": FAST}
     folder = repository_of(tmp_path_factory.mktemp("theirs"), **files, **{".gitignore": ".ridgeline\n__pycache__\n"})
@@ -51,7 +51,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def inside(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def inside(repository, monkeypatch):
     """In the repository; the measuring program runs in this process, so that all share a fork server."""
     monkeypatch.chdir(repository)
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
@@ -72,7 +72,7 @@ run = functools.partial(ridgeline, "adopt")
 
 
 @pytest.mark.slow
-def test_a_slower_commit_is_found_by_a_script_that_knows_nothing_of_us(inside: Path, tmp_path: Path) -> None:
+def test_a_slower_commit_is_found_by_a_script_that_knows_nothing_of_us(inside, tmp_path):
     out = tmp_path / "t.jsonl"
     words = ["bench/speed.py", "HEAD^", "HEAD", "--json", "--rounds", "8", "--out", str(out), "--", "--json", "x"]
     found = run(*words)
@@ -93,7 +93,7 @@ def test_a_slower_commit_is_found_by_a_script_that_knows_nothing_of_us(inside: P
 
 
 @pytest.mark.slow
-def test_what_a_script_times_can_be_listed(inside: Path, tmp_path: Path) -> None:
+def test_what_a_script_times_can_be_listed(inside, tmp_path):
     out = tmp_path / "t.jsonl"
     listed = run("bench/speed.py", "HEAD^", "HEAD", "--list", "--out", str(out))
     assert listed.exit_code == 0, listed.stderr
@@ -104,7 +104,7 @@ def test_what_a_script_times_can_be_listed(inside: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_script_of_one_commit_and_one_that_times_nothing(inside: Path) -> None:
+def test_a_script_of_one_commit_and_one_that_times_nothing(inside):
     missing = run("bench/old.py", "HEAD^", "HEAD")
     assert missing.exit_code == 3
     assert "there is no script bench/old.py in head; it is in base: --script-from base" in missing.stderr
@@ -114,13 +114,13 @@ def test_a_script_of_one_commit_and_one_that_times_nothing(inside: Path) -> None
     assert run("bench/never.py", "HEAD^", "HEAD").exit_code == 3
 
 
-def test_a_dry_run_does_nothing(inside: Path) -> None:
+def test_a_dry_run_does_nothing(inside):
     said = run("bench/speed.py", "HEAD^", "HEAD", "--dry-run")
     assert said.exit_code == 0
     assert "would run bench/speed.py on" in said.stdout
 
 
-def test_paths_inside_the_repository_are_those_of_each_checkout(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_inside_the_repository_are_those_of_each_checkout(inside, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{inside}/mylib::/elsewhere:../mylib:lib")
     monkeypatch.chdir(inside / "bench")
     found = import_paths(inside.resolve(), ("bench", "/far"))
@@ -130,7 +130,7 @@ def test_paths_inside_the_repository_are_those_of_each_checkout(inside: Path, mo
     assert import_paths(inside.resolve(), ()) == (str(inside.resolve() / ".site"),), "git knows nothing of it"
 
 
-def test_a_script_is_told_as_the_measuring_program_reads_it(tmp_path: Path) -> None:
+def test_a_script_is_told_as_the_measuring_program_reads_it(tmp_path):
     sides = [LocalCheckout(role, tmp_path, Commit("a" * 40, 0, "")) for role in ("base", "head")]
     asked = ScriptRequest(Path("b.py"), tmp_path / "b.py", ("--rounds", "1"), budget_min=2.0)
     words = asked.options(sides, MeasurePlan(rounds=9), tmp_path / "t.jsonl")

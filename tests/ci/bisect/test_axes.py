@@ -55,7 +55,7 @@ def searched(axis: Axis, measuring, out: Path):
     return search(axis.places, axis.known, SearchRules(), live, live.before())[-1]
 
 
-def test_the_knob_that_matters_is_found(tmp_path) -> None:
+def test_the_knob_that_matters_is_found(tmp_path):
     out = tmp_path / "trials.jsonl"
     ended = searched(KNOBS, slow_where(lambda knobs, python: knobs["num_stages"] == "3"), out)
     assert (ended.answer.culprit.low, ended.answer.culprit.high) == (1, 2)
@@ -64,7 +64,7 @@ def test_the_knob_that_matters_is_found(tmp_path) -> None:
     assert again.before() == list(ended.outcomes)
 
 
-def test_the_environment_that_matters_is_found(tmp_path) -> None:
+def test_the_environment_that_matters_is_found(tmp_path):
     out = tmp_path / "trials.jsonl"
     ended = searched(PYTHONS, slow_where(lambda knobs, python: "38" in python), out)
     assert (ended.answer.culprit.low, ended.answer.culprit.high) == (1, 2)
@@ -73,7 +73,7 @@ def test_the_environment_that_matters_is_found(tmp_path) -> None:
         LiveTrials(other, MeasurePlan(), out, QUIET).before()
 
 
-def test_a_place_without_a_result_is_left_out_and_two_in_a_row_end_the_search(tmp_path) -> None:
+def test_a_place_without_a_result_is_left_out_and_two_in_a_row_end_the_search(tmp_path):
     fine = slow_where(lambda knobs, python: False)
     codes = iter([harness.MEASURED, harness.USAGE, harness.MEASURED, harness.USAGE, harness.USAGE])
 
@@ -108,7 +108,7 @@ DECLARED = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     return repository(tmp_path, **DECLARED)
 
 
@@ -133,14 +133,14 @@ def moved(folder: Path, *kernels: str) -> bool:
         ("README.md", set()),
     ],
 )
-def test_a_commit_moves_the_kernels_that_its_files_reach(folder: Path, changed: str, kernels: set[str]) -> None:
+def test_a_commit_moves_the_kernels_that_its_files_reach(folder, changed, kernels):
     commit(folder, **{changed: DECLARED.get(changed, "") + "# changed\n"})
     assert {name for name in ("gemm", "rows") if moved(folder, name)} == kernels
     assert moved(folder, "gemm", "rows") == moved(folder) == bool(kernels)
     assert moved(folder, "nobody") == (changed != "README.md"), "of what nobody declares, all code counts"
 
 
-def test_an_axis_has_a_label_for_each_of_its_commits(folder: Path) -> None:
+def test_an_axis_has_a_label_for_each_of_its_commits(folder):
     for number in range(3):
         commit(folder, **{"lib/gemm.py": DECLARED["lib/gemm.py"] + "# a\n" * (number // 2), "README.md": f"{number}\n"})
     axis = commit_axis(
@@ -153,24 +153,24 @@ def test_an_axis_has_a_label_for_each_of_its_commits(folder: Path) -> None:
 # Equal code makes no suspects.
 
 
-def test_a_change_between_equal_labels_is_no_suspect() -> None:
+def test_a_change_between_equal_labels_is_no_suspect():
     assert same_code(["a", "a", "b", "b", "a"], {}) == [True, False, True, False]
 
 
-def test_what_is_not_known_is_a_suspect_unless_it_lies_between_equals() -> None:
+def test_what_is_not_known_is_a_suspect_unless_it_lies_between_equals():
     assert same_code([None, None, None], {}) == [False, False]
     assert same_code(["a", None, "a", None, "b"], {}) == [True, True, False, False]
     assert same_code([None, "a", None], {}) == [False, False]
 
 
-def test_what_trials_launched_makes_equals_of_different_files() -> None:
+def test_what_trials_launched_makes_equals_of_different_files():
     files = ["1", "1", "2", "3", "3", "4"]
     assert same_code(files, {}) == [True, False, False, True, False]
     assert same_code(files, {0: "x", 4: "x"}) == [True, True, True, True, False]
     assert same_code(files, {0: "x", 5: "y"}) == [True, False, False, True, False]
 
 
-def test_the_prior_adds_up_and_keeps_a_little_for_another_cause() -> None:
+def test_the_prior_adds_up_and_keeps_a_little_for_another_cause():
     found = weights([True, False, True, False])
     assert found.sum() == pytest.approx(1.0)
     assert found[[0, 2]].sum() == pytest.approx(OTHER_CAUSE)
@@ -193,25 +193,25 @@ def read_outcomes(*lines):
 
 
 @pytest.mark.parametrize("turn", [1, -1], ids=["base first", "head first"])
-def test_a_trial_is_the_log_ratio_of_its_two_commits(turn: int) -> None:
+def test_a_trial_is_the_log_ratio_of_its_two_commits(turn):
     (one,) = read_outcomes(line(*(COMMITS[0], COMMITS[3])[::turn], 1.02**turn))
     assert (one.low, one.high, one.failed) == (0, 3, {})
     assert one.shift == pytest.approx(math.log(1.02), abs=1e-3)
     assert one.seconds == 12.5
 
 
-def test_a_trial_of_something_else_says_nothing() -> None:
+def test_a_trial_of_something_else_says_nothing():
     assert read_outcomes(line("f" * 40, COMMITS[3], 1.02), line(COMMITS[1], COMMITS[1], 1.0)) == []
 
 
 @pytest.mark.parametrize(("role", "place"), [("base", 0), ("head", 3)])
-def test_an_arm_that_fails_rules_out_its_commit(role: str, place: int) -> None:
+def test_an_arm_that_fails_rules_out_its_commit(role, place):
     (one,) = read_outcomes(line(COMMITS[0], COMMITS[3], 1.02, failed=role))
     assert one.shift is None
     assert one.failed == {place: "gemm/triton/m16 gives a wrong result: one sentence"}
 
 
-def test_another_benchmark_definition_is_other_work() -> None:
+def test_another_benchmark_definition_is_other_work():
     changed = line(COMMITS[0], COMMITS[3], 1.02)
     changed["trees"]["head"]["declaration"] = made_trials.declaration(yardstick="2" * 16)
     (one,) = read_outcomes(changed)
@@ -219,14 +219,14 @@ def test_another_benchmark_definition_is_other_work() -> None:
     assert "another benchmark definition" in one.failed[3]
 
 
-def test_operators_of_one_trial_count_together() -> None:
+def test_operators_of_one_trial_count_together():
     lines = [line(COMMITS[0], COMMITS[3], ratio, kernel=name) for name, ratio in (("gemm", 1.02), ("rows", 1.0))]
     (one,) = read_outcomes(*lines)
     assert one.shift == pytest.approx(math.log(1.02) / 2, abs=1e-3)
     assert one.seconds == 25.0
 
 
-def test_equal_code_and_knobs_have_one_label() -> None:
+def test_equal_code_and_knobs_have_one_label():
     lines = [line(COMMITS[0], COMMITS[n], 1.0, number=n) for n in (1, 2, 3)]
     for one, code in zip(lines, "xxy", strict=True):
         one["cases"]["m16"]["arms"]["base/triton"]["code_hash"] = "x" * 16
@@ -237,6 +237,6 @@ def test_equal_code_and_knobs_have_one_label() -> None:
     assert len({first.labels[0], knob.labels[2], code.labels[3]}) == 3
 
 
-def test_code_that_is_not_known_has_no_label() -> None:
+def test_code_that_is_not_known_has_no_label():
     (one,) = read_outcomes(line(COMMITS[0], COMMITS[3], 1.0))
     assert one.labels == {}

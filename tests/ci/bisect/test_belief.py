@@ -31,7 +31,7 @@ def oracle(line: Line, seen: list[Pair]) -> tuple[float, np.ndarray, np.ndarray]
 
 
 @pytest.mark.parametrize("count", range(1, len(SEEN) + 1))
-def test_the_belief_is_the_sum_over_all_places_and_sizes(count: int) -> None:
+def test_the_belief_is_the_sum_over_all_places_and_sizes(count):
     line = Line(SKEWED, smallest=0.005, noise=0.004)
     belief = believe(line, SEEN[:count])
     none, changes, levels = oracle(line, SEEN[:count])
@@ -41,7 +41,7 @@ def test_the_belief_is_the_sum_over_all_places_and_sizes(count: int) -> None:
     assert bisection.joint_at(line, belief, range(6)).sum(axis=(1, 2)) == pytest.approx(1.0)
 
 
-def test_far_off_and_many_trials_leave_numbers() -> None:
+def test_far_off_and_many_trials_leave_numbers():
     rng = np.random.default_rng(0)
     line = Line(np.full(20, 1 / 20), 0.05, 0.03)
     wild = [Pair(0, int(rng.integers(1, 21)), float(rng.standard_t(2))) for _ in range(80)]
@@ -60,11 +60,11 @@ def after(line: Line, seen: list[Pair]) -> Ask | SearchAnswer:
     return next_step(line, seen, believe(line, seen))
 
 
-def test_the_two_ends_come_first() -> None:
+def test_the_two_ends_come_first():
     assert next_step(EVEN, [], None) == Ask(0, 16)
 
 
-def test_then_the_middle_by_the_prior() -> None:
+def test_then_the_middle_by_the_prior():
     ends = [Pair(0, 16, 0.05)] * 3
     asked = after(EVEN, ends)
     assert isinstance(asked, Ask)
@@ -74,7 +74,7 @@ def test_then_the_middle_by_the_prior() -> None:
     assert after(early, ends) == Ask(0, 1, pytest.approx(0.9, abs=0.15))
 
 
-def test_the_change_is_bracketed_before_it_is_named() -> None:
+def test_the_change_is_bracketed_before_it_is_named():
     seen = [Pair(0, 16, 0.05), Pair(0, 16, 0.051), *[Pair(0, 7, 0.0)] * 2, *[Pair(0, 8, 0.05)] * 3]
     assert after(EVEN, seen) == Ask(7, 8, fresh=True)
     done = after(EVEN, [*seen, Pair(7, 8, 0.049)])
@@ -85,18 +85,18 @@ def test_the_change_is_bracketed_before_it_is_named() -> None:
     assert done.culprit.shift == pytest.approx(0.05, rel=0.1)
 
 
-def test_a_fresh_trial_that_shows_nothing_takes_the_certainty_back() -> None:
+def test_a_fresh_trial_that_shows_nothing_takes_the_certainty_back():
     seen = [Pair(0, 16, 0.01), *[Pair(0, 7, 0.0)] * 3, *[Pair(0, 8, 0.01)] * 3, Pair(7, 8, 0.0)]
     assert isinstance(after(EVEN, seen), Ask)
 
 
-def test_no_step_is_an_answer() -> None:
+def test_no_step_is_an_answer():
     flat = after(EVEN, [Pair(0, 16, shift) for shift in (0.0004, -0.0003, 0.0001, 0.0, 0.0002)] * 3)
     assert isinstance(flat, SearchAnswer)
     assert flat.culprit is None
 
 
-def test_two_trials_that_agree_by_chance_are_no_answer() -> None:
+def test_two_trials_that_agree_by_chance_are_no_answer():
     """A step of 1 % in noise of 0.6 % gave these; the prior over sizes alone is 99 % sure that there is none."""
     belief = believe(EVEN, [Pair(0, 16, -0.0007)] * 2)
     assert belief.none >= 0.99
@@ -106,7 +106,7 @@ def test_two_trials_that_agree_by_chance_are_no_answer() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(0.0032, 0.002), (0.005, 0.004), (0.01, 0.006)])
-def test_no_step_is_hardly_ever_said_of_a_step_of_any_size(sizes: tuple[float, float]) -> None:
+def test_no_step_is_hardly_ever_said_of_a_step_of_any_size(sizes):
     """400 rows of trials of both ends, up to 40 of each: at most 1 in 100 is called flat, by the oracle of the rule."""
     step, sd = sizes
     rng, grid_ = np.random.default_rng(5), grid_of(EVEN.smallest, EVEN.noise)
@@ -122,7 +122,7 @@ def test_no_step_is_hardly_ever_said_of_a_step_of_any_size(sizes: tuple[float, f
     assert believe(EVEN, seen).none_at_worst == pytest.approx(1 / (1 + np.exp(-odds[0, 5])), rel=1e-6)
 
 
-def test_of_two_steps_one_is_named_and_the_other_is_left_between_the_ends() -> None:
+def test_of_two_steps_one_is_named_and_the_other_is_left_between_the_ends():
     steps = {4: 0.01, 12: 0.03}
     rng, seen = np.random.default_rng(0), [Pair(0, 16, 0.04)]
     while isinstance(asked := after(EVEN, seen), Ask) and len(seen) < 60:
@@ -137,7 +137,7 @@ def test_of_two_steps_one_is_named_and_the_other_is_left_between_the_ends() -> N
     assert "between the ends is left: search again on either side of it" in said
 
 
-def test_what_cannot_be_measured_is_not_asked_for_and_makes_the_answer_a_range() -> None:
+def test_what_cannot_be_measured_is_not_asked_for_and_makes_the_answer_a_range():
     line = Line(np.full(16, 1 / 16), skipped=frozenset({7, 8, 9}))
     seen = [Pair(0, 16, 0.05)] * 3
     asked = after(line, seen)
@@ -149,7 +149,7 @@ def test_what_cannot_be_measured_is_not_asked_for_and_makes_the_answer_a_range()
     assert (done.culprit.low, done.culprit.high) == (6, 10)
 
 
-def test_bits_are_those_of_the_outcomes_by_sampling() -> None:
+def test_bits_are_those_of_the_outcomes_by_sampling():
     """The expected gain against a Monte Carlo of the same model: entropy before minus mean entropy after."""
     line = Line(np.full(4, 1 / 4), smallest=0.01, noise=0.01)
     belief = believe(line, [Pair(0, 4, 0.02)])

@@ -50,7 +50,7 @@ def found(state: SearchState) -> tuple[int, int]:
     return state.answer.culprit.low, state.answer.culprit.high
 
 
-def test_it_finds_the_change_and_ends_with_a_fresh_trial_of_its_neighbours() -> None:
+def test_it_finds_the_change_and_ends_with_a_fresh_trial_of_its_neighbours():
     trials = MadeTrials({23: 0.01})
     ended = search(ROW, UNKNOWN, RULES, trials)
     assert found(ended) == (22, 23)
@@ -59,7 +59,7 @@ def test_it_finds_the_change_and_ends_with_a_fresh_trial_of_its_neighbours() -> 
     assert ended.trials == len(trials.asked) <= 30
 
 
-def test_an_interrupted_search_goes_on_as_if_nothing_had_happened() -> None:
+def test_an_interrupted_search_goes_on_as_if_nothing_had_happened():
     whole = search(ROW, UNKNOWN, RULES, MadeTrials({23: 0.01}))
     again = MadeTrials({23: 0.01})
     for _ in range(5):
@@ -69,7 +69,7 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_happened() -> None:
     assert len(again.asked) == whole.trials - 5
 
 
-def test_what_cannot_be_measured_makes_the_answer_a_range() -> None:
+def test_what_cannot_be_measured_makes_the_answer_a_range():
     ended = search(ROW, UNKNOWN, RULES, MadeTrials({23: 0.02}, broken=frozenset({21, 22, 23, 30})))
     assert found(ended) == (20, 24)
     assert set(ended.skipped) <= {21, 22, 23, 30}
@@ -77,12 +77,12 @@ def test_what_cannot_be_measured_makes_the_answer_a_range() -> None:
 
 
 @pytest.mark.parametrize(("end", "said"), [(0, "the good end, c0"), (40, "the bad end, c40")])
-def test_an_end_that_cannot_be_measured_ends_the_search(end: int, said: str) -> None:
+def test_an_end_that_cannot_be_measured_ends_the_search(end, said):
     with pytest.raises(BisectError, match=f"{said}, cannot be measured: it does not build; name another"):
         search(ROW, UNKNOWN, RULES, MadeTrials({}, broken=frozenset({end})))
 
 
-def test_spent_trials_leave_it_undecided_and_more_go_on() -> None:
+def test_spent_trials_leave_it_undecided_and_more_go_on():
     few = search(ROW, UNKNOWN, dataclasses.replace(RULES, most=4), MadeTrials({23: 0.01}))
     assert few.answer is None
     assert few.trials == 4
@@ -90,7 +90,7 @@ def test_spent_trials_leave_it_undecided_and_more_go_on() -> None:
     assert found(more) == (22, 23)
 
 
-def test_equal_code_is_not_measured() -> None:
+def test_equal_code_is_not_measured():
     runs = [str(n // 10) for n in range(len(ROW))]
     trials = MadeTrials({20: 0.01}, labels=runs)
     ended = search(ROW, runs, RULES, trials)
@@ -100,7 +100,7 @@ def test_equal_code_is_not_measured() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_suspected_adds_up_to_certainty() -> None:
+def test_what_is_suspected_adds_up_to_certainty():
     for steps in ({12: 0.012, 30: 0.009}, {23: 0.01}, {}):
         trials = MadeTrials(steps)
         for state in searching.search(ROW, UNKNOWN, RULES, trials)[1:]:

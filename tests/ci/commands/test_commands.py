@@ -64,7 +64,7 @@ def commands_of(page: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_explains_itself_with_an_example_that_parses(verb: str) -> None:
+def test_every_verb_explains_itself_with_an_example_that_parses(verb):
     shown = ridgeline(*verb.split(), "--help")
     assert shown.exit_code == 0
     assert "Example" in shown.output
@@ -74,7 +74,7 @@ def test_every_verb_explains_itself_with_an_example_that_parses(verb: str) -> No
         parse(words)
 
 
-def test_help_shows_what_a_newcomer_needs_in_the_group_where_people_look() -> None:
+def test_help_shows_what_a_newcomer_needs_in_the_group_where_people_look():
     shown = ridgeline("--help").stdout
     alone = re.findall(
         r"^  (\w+)  +\S", shown.partition("Verbs of two words")[0].partition("-h, --help")[2], re.MULTILINE
@@ -94,14 +94,14 @@ def test_help_shows_what_a_newcomer_needs_in_the_group_where_people_look() -> No
 
 
 @pytest.mark.parametrize("verb", ["ab", "run", "adopt"])
-def test_a_newcomer_reads_at_most_fourteen_options(verb: str) -> None:
+def test_a_newcomer_reads_at_most_fourteen_options(verb):
     usual, _, rare = ridgeline(verb, "--help").stdout.partition("\nOptions:\n")[2].partition("\nRarely needed:\n")
     assert 8 <= len(re.findall(r"^  -", usual, re.MULTILINE)) <= 14
     assert "--seed" in rare
 
 
 @pytest.mark.parametrize("group", ["events", "jobs", "records", "ci"])
-def test_a_group_shows_its_verbs(group: str) -> None:
+def test_a_group_shows_its_verbs(group):
     own = [verb for verb in VERBS if verb.startswith(f"{group} ")]
     for asked in ([group, "--help"], [group, "-h"]):
         done = ridgeline(*asked)
@@ -110,13 +110,13 @@ def test_a_group_shows_its_verbs(group: str) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), [*FORMERLY.items(), ("events", "events list"), ("jobs", "jobs list")])
-def test_a_verb_goes_by_its_name_of_old_and_is_listed_by_that_of_today(old: str, new: str) -> None:
+def test_a_verb_goes_by_its_name_of_old_and_is_listed_by_that_of_today(old, new):
     assert command([old, "--json"])[1:] == (command(new.split())[1], ["--json"])
     assert old in ("events", "jobs") or not re.search(rf"^  {old}  ", ridgeline("--help").stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_ridgeline_command_of_a_page_parses_under_its_name_of_today(page: Path) -> None:
+def test_every_ridgeline_command_of_a_page_parses_under_its_name_of_today(page):
     found = commands_of(page)
     assert found or page.name in ("measuring.md", "h200.md"), "which tell, and show nothing to do"
     for words in found:
@@ -134,7 +134,7 @@ def draw(tmp_path: Path, head: str) -> Path:
 
 
 @pytest.mark.parametrize(("head", "code", "verdict"), [("same", 0, "SAME"), ("head3", 1, "SLOWER")])
-def test_a_replay_leaves_with_the_code_of_its_verdict(tmp_path: Path, head: str, code: int, verdict: str) -> None:
+def test_a_replay_leaves_with_the_code_of_its_verdict(tmp_path, head, code, verdict):
     done = ridgeline("ab", "--replay", str(draw(tmp_path, head)), "--json")
     assert done.exit_code == code, done.output
     answer = json.loads(done.stdout)
@@ -143,7 +143,7 @@ def test_a_replay_leaves_with_the_code_of_its_verdict(tmp_path: Path, head: str,
 
 
 @pytest.mark.parametrize(("text", "code", "said"), [("", 2, ""), ("hello\n" * 3, 3, "replay.jsonl:1")])
-def test_a_replay_without_trials(tmp_path: Path, text: str, code: int, said: str) -> None:
+def test_a_replay_without_trials(tmp_path, text, code, said):
     (tmp_path / "replay.jsonl").write_text(text)
     done = ridgeline("ab", "--replay", tmp_path / "replay.jsonl")
     assert (done.exit_code, said in done.output) == (code, True)
@@ -161,7 +161,7 @@ def test_a_replay_without_trials(tmp_path: Path, text: str, code: int, said: str
     ],
     ids=("foreseen", "a crash of ours is no regression", "foreign words cannot reach the terminal"),
 )
-def test_an_error_leaves_with_3_and_a_sentence(monkeypatch: pytest.MonkeyPatch, error: Exception, said: str) -> None:
+def test_an_error_leaves_with_3_and_a_sentence(monkeypatch, error, said):
     def fail(*_: object) -> None:
         raise error
 
@@ -172,7 +172,7 @@ def test_an_error_leaves_with_3_and_a_sentence(monkeypatch: pytest.MonkeyPatch, 
     assert len(done.output) < 11_000
 
 
-def test_a_record_of_what_belongs_to_no_commit_is_refused() -> None:
+def test_a_record_of_what_belongs_to_no_commit_is_refused():
     done = ridgeline("run", "--set", "num_warps=8")
     assert done.exit_code == 3
     assert "--out trials.jsonl` writes a file" in done.output
@@ -193,7 +193,7 @@ def test_a_record_of_what_belongs_to_no_commit_is_refused() -> None:
         ("qqq", "there is no verb 'qqq'; `ridgeline --help` lists all"),
     ],
 )
-def test_a_verb_that_is_not_there_names_the_nearest(typed: str, said: str) -> None:
+def test_a_verb_that_is_not_there_names_the_nearest(typed, said):
     done = CliRunner().invoke(main, typed.split(), prog_name="ridgeline")
     assert (done.exit_code, said in done.output) == (3, True), done.output
 
@@ -212,16 +212,14 @@ def test_a_verb_that_is_not_there_names_the_nearest(typed: str, said: str) -> No
         ("verify --heap ipx", "'ipx' is not one of 'auto', 'torch', 'ipc'"),
     ],
 )
-def test_options_are_checked_before_anything_is_measured(
-    arguments: str, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_are_checked_before_anything_is_measured(arguments, why, monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
     done = ridgeline(*arguments.split())
     assert done.exit_code == 3
     assert why in said(done)
 
 
-def test_measuring_needs_neither_asv_nor_the_packages_of_judging() -> None:
+def test_measuring_needs_neither_asv_nor_the_packages_of_judging():
     """On a GPU node there may be Python, torch, Triton, numpy, click and rich, and nothing else."""
     verbs = "import ci.__main__, ci.commands.run, ci.commands.verify, sys"
     code = f"{verbs}; print([m for m in sys.modules if '.' not in m])"
@@ -235,7 +233,7 @@ def test_measuring_needs_neither_asv_nor_the_packages_of_judging() -> None:
 
 
 @pytest.mark.slow
-def test_verify_checks_this_repository_and_times_nothing(tmp_path: Path) -> None:
+def test_verify_checks_this_repository_and_times_nothing(tmp_path):
     out = tmp_path / "checks.jsonl"
     words = ["verify", "--kernel", "gemm", "--case", "n4096_k4096_m1_fp16", "--backend", "torch", "--backend", "blas"]
     dry = ridgeline(*words, "--out", str(out), "--dry-run")
@@ -263,7 +261,7 @@ def test_verify_checks_this_repository_and_times_nothing(tmp_path: Path) -> None
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     files = {"ridgeline.toml": 'kernels = ["perf"]\n', "perf/__init__.py": "", "perf/k.py": "a = 0\n"}
     folder = repository(tmp_path / "mine", **files)
     monkeypatch.chdir(folder)
@@ -282,7 +280,7 @@ def short(folder: Path, revision: str) -> str:
     return git(folder, "rev-parse", revision)[:8]
 
 
-def test_pointers_of_lfs_are_named_with_the_command_that_fetches_them(root: Path) -> None:
+def test_pointers_of_lfs_are_named_with_the_command_that_fetches_them(root):
     def pointer(digit: str) -> str:
         return f"version https://git-lfs.github.com/spec/v1\noid sha256:{digit * 64}\nsize 1\n"
 
@@ -306,7 +304,7 @@ def test_pointers_of_lfs_are_named_with_the_command_that_fetches_them(root: Path
     assert doubts("HEAD^") == [], "it is the same on both sides"
 
 
-def test_an_operator_that_neither_side_declares_is_refused_before_anything_is_compiled(root: Path) -> None:
+def test_an_operator_that_neither_side_declares_is_refused_before_anything_is_compiled(root):
     commit(root, **{"perf/k.py": "from ridgeline.spec import Kernel\nk = Kernel('k')\n"})
     done = ridgeline("check", "--kernel", "kk")
     assert (done.exit_code, "no kernel 'kk'; known: k" in said(done)) == (USAGE, True)
@@ -316,7 +314,7 @@ def test_an_operator_that_neither_side_declares_is_refused_before_anything_is_co
     assert (done.exit_code, 'new name "kk", which head does not declare (there are k)' in said(done)) == (USAGE, True)
 
 
-def test_a_name_that_is_two_things_is_refused_with_both(root: Path) -> None:
+def test_a_name_that_is_two_things_is_refused_with_both(root):
     git(root, "tag", "topic")
     commit(root, **{"perf/k.py": "a = 1\n"})
     git(root, "branch", "-q", "topic")

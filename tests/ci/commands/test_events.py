@@ -17,7 +17,7 @@ HOSTILE = "\u202e<b>x</b>\x1b[31m"
 
 
 @pytest.fixture(autouse=True)
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def made(tmp_path, monkeypatch):
     """Records with a regression, a library that got faster and something hostile that was fixed."""
     lines = [
         *pair(1, 60, ours={30: 1.05}),
@@ -37,7 +37,7 @@ def regression() -> str:
     return next(one["id"] for one in document() if one["state"] == "open" and one["kind"] == "kernel")
 
 
-def test_an_open_regression_leaves_with_1_and_is_told_first() -> None:
+def test_an_open_regression_leaves_with_1_and_is_told_first():
     done = ridgeline("events")
     assert done.exit_code == 1
     lines = done.stdout.splitlines()
@@ -50,7 +50,7 @@ def test_an_open_regression_leaves_with_1_and_is_told_first() -> None:
     assert "\u202e" not in done.stdout
 
 
-def test_filters() -> None:
+def test_filters():
     assert {one["kind"] for one in document("--open")} == {"kernel", "library"}
     assert {one["state"] for one in document("--machine", "h200x1-00000002")} == {"back"}
     assert [one["kind"] for one in document("--kind", "library")] == ["library"]
@@ -59,7 +59,7 @@ def test_filters() -> None:
     assert "'mi300x' has no event; machines that have: h200x1-00000001" in unknown.stderr
 
 
-def test_ack_accept_and_reopen_write_what_is_reviewed() -> None:
+def test_ack_accept_and_reopen_write_what_is_reviewed():
     name = regression()
     told = ("--owner", "A. Author", "--reason", "the tile shape", "--link", "https://example.org/1")
     dry = ridgeline("ack", name[:4], *told, "--dry-run")
@@ -82,7 +82,7 @@ def test_ack_accept_and_reopen_write_what_is_reviewed() -> None:
     assert (event["state"], event["owner"]) == ("open", "")
 
 
-def test_an_unknown_id_names_the_nearest() -> None:
+def test_an_unknown_id_names_the_nearest():
     name = regression()
     done = ridgeline("ack", name[:-1] + "x", "--owner", "A. Author")
     assert done.exit_code == 3
@@ -90,7 +90,7 @@ def test_an_unknown_id_names_the_nearest() -> None:
     assert ridgeline("ack", name).exit_code == 3
 
 
-def test_a_damaged_file_is_said_and_kept() -> None:
+def test_a_damaged_file_is_said_and_kept():
     Path("ci").mkdir()
     damaged = "[event.0123]\nstate = 'open'\ndate = 2026-11-22\n"
     Path("ci/events.toml").write_text(damaged)

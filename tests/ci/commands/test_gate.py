@@ -71,12 +71,12 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def scene(tmp_path, monkeypatch):
     return Scene(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("slower", "code"), [(0.0, 0), (0.03, 1)])
-def test_a_forks_trials_are_judged_here(scene: Scene, slower: float, code: int) -> None:
+def test_a_forks_trials_are_judged_here(scene, slower, code):
     scene.measured(slower)
     done = scene.gate()
     assert done.exit_code == code, done.output
@@ -85,7 +85,7 @@ def test_a_forks_trials_are_judged_here(scene: Scene, slower: float, code: int) 
     assert report.title == "pull request on h200, 1 GPU"
 
 
-def test_the_report_says_which_trials_come_from_an_untrusted_tree(scene: Scene) -> None:
+def test_the_report_says_which_trials_come_from_an_untrusted_tree(scene):
     scene.measured()
     scene.gate()
     (said, *_) = scene.report.warnings
@@ -95,7 +95,7 @@ def test_the_report_says_which_trials_come_from_an_untrusted_tree(scene: Scene) 
     assert "untrusted tree" in (scene.clone / "out.md").read_text()
 
 
-def test_a_commit_of_this_branch_is_no_stranger(scene: Scene) -> None:
+def test_a_commit_of_this_branch_is_no_stranger(scene):
     git(scene.clone, "fetch", "-q", "origin", "fork")
     git(scene.clone, "merge", "-q", "FETCH_HEAD")
     scene.measured()
@@ -112,13 +112,13 @@ def test_a_commit_of_this_branch_is_no_stranger(scene: Scene) -> None:
     ],
     ids=("commit", "machine", "base"),
 )
-def test_trials_of_another_run_are_no_verdict(scene: Scene, change, more: tuple[str, ...], said: str) -> None:
+def test_trials_of_another_run_are_no_verdict(scene, change, more, said):
     scene.measured(0.0, change)
     assert scene.gate(*more).exit_code == 2
     assert said in (scene.clone / "out.md").read_text()
 
 
-def test_a_hosted_machine_is_a_cpu(scene: Scene) -> None:
+def test_a_hosted_machine_is_a_cpu(scene):
     hosted = ["gate", "--pool", "hosted", "--trials", "trials.jsonl", "--head", scene.head]
     scene.measured()
     assert ridgeline(*hosted).exit_code == 2
@@ -136,7 +136,7 @@ def with_cause(scene: Scene, **changes: Any) -> None:
         file.write(f"{CAUSES.line(dataclasses.replace(told, **changes))}\n")
 
 
-def test_a_cause_is_what_the_leg_says_and_the_report_says_so(scene: Scene) -> None:
+def test_a_cause_is_what_the_leg_says_and_the_report_says_so(scene):
     with_cause(scene)
     assert scene.gate().exit_code == 1
     (why,) = scene.report.explanations
@@ -146,24 +146,24 @@ def test_a_cause_is_what_the_leg_says_and_the_report_says_so(scene: Scene) -> No
 
 
 @pytest.mark.parametrize("change", [{"machine": "h200x1-ffffffff"}, {"base": "c" * 40}, {"head": "c" * 40}])
-def test_a_cause_of_another_run_is_none_and_changes_no_verdict(scene: Scene, change: dict[str, str]) -> None:
+def test_a_cause_of_another_run_is_none_and_changes_no_verdict(scene, change):
     with_cause(scene, **change)
     assert scene.gate().exit_code == 1
     assert scene.report.explanations == ()
 
 
-def test_a_leg_without_trials_is_told(scene: Scene) -> None:
+def test_a_leg_without_trials_is_told(scene):
     assert scene.gate().exit_code == 2
     assert "handed over no trial file" in scene.report.judgement.why
 
 
-def test_a_base_without_declarations_of_our_own_is_told(scene: Scene) -> None:
+def test_a_base_without_declarations_of_our_own_is_told(scene):
     scene.measured()
     assert scene.gate("--declared", "not-there.json").exit_code == 0
     assert any("no declarations of our own" in str(warning) for warning in scene.report.warnings)
 
 
-def test_what_our_own_tree_of_the_base_declares_is_held_against_the_trials(scene: Scene) -> None:
+def test_what_our_own_tree_of_the_base_declares_is_held_against_the_trials(scene):
     scene.measured()
     declared = made.declaration(yardstick="2" * 16)
     (scene.clone / "d.json").write_text(json.dumps({"python": "3.12", "kernels": [declared]}))
@@ -180,7 +180,7 @@ def code(scene: Scene, base: str, head: str) -> None:
     (scene.clone / "code/head.json").write_text(head)
 
 
-def test_compiled_code_that_spills_is_a_regression_by_our_rules(scene: Scene) -> None:
+def test_compiled_code_that_spills_is_a_regression_by_our_rules(scene):
     scene.measured()
     spilling = entry_json("gemm", "b", vgpr_spills=65, scratch_bytes=260, scratch_ops=130, scratch_ops_in_loops=40)
     code(scene, *(json.dumps(document_json(one)) for one in (entry_json("gemm", "a"), spilling)))
@@ -190,7 +190,7 @@ def test_compiled_code_that_spills_is_a_regression_by_our_rules(scene: Scene) ->
 
 
 @pytest.mark.parametrize("head", ["{}", "no JSON", "[" * 100_000, '{"format": "ridgeline-isa", "version": 1}'])
-def test_compiled_code_that_cannot_be_read_is_told_and_hides_nothing(scene: Scene, head: str) -> None:
+def test_compiled_code_that_cannot_be_read_is_told_and_hides_nothing(scene, head):
     scene.measured(0.03)
     code(scene, json.dumps(document_json(entry_json())), head)
     assert scene.gate("--code", "code").exit_code == 1
@@ -211,7 +211,7 @@ def test_compiled_code_that_cannot_be_read_is_told_and_hides_nothing(scene: Scen
         ("gate", "BASE and HEAD are missing"),
     ],
 )
-def test_what_was_asked_wrongly_leaves_with_3(scene: Scene, arguments: str, said: str) -> None:
+def test_what_was_asked_wrongly_leaves_with_3(scene, arguments, said):
     done = ridgeline(*arguments.split())
     assert done.exit_code == 3, done.output
     assert said in done.output
@@ -224,7 +224,7 @@ GEMM = "from ridgeline.spec import Kernel\ngemm = Kernel('gemm')\n"
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     folder = repository(tmp_path / "r", **{"ridgeline.toml": SETTINGS, "perf/gemm.py": GEMM, "perf/__init__.py": ""})
     monkeypatch.chdir(folder)
     return folder
@@ -245,7 +245,7 @@ def record(root: Path, *kernels: str, cases: tuple[str, ...] = ("m16",), count: 
     assert not store.record([file], root / "results").problems
 
 
-def test_what_differs_and_was_not_recorded_is_no_pass(root: Path) -> None:
+def test_what_differs_and_was_not_recorded_is_no_pass(root):
     record(root, "gemm")
     commit(root, **{"perf/gemm.py": f"{GEMM}a = 1\n", "perf/scan.py": GEMM.replace("gemm", "scan")})
     record(root, "gemm")
@@ -265,7 +265,7 @@ def test_what_differs_and_was_not_recorded_is_no_pass(root: Path) -> None:
     assert ridgeline("gate", "HEAD~2", "HEAD").exit_code == 0
 
 
-def test_a_case_that_head_calls_otherwise_is_compared_with_itself(root: Path) -> None:
+def test_a_case_that_head_calls_otherwise_is_compared_with_itself(root):
     record(root, "gemm", cases=("m16", "m64"))
     commit(root, **{"perf/gemm.py": f"{GEMM}a = 1\n"})
     record(root, "gemm", cases=("decode", "m64"))
@@ -278,7 +278,7 @@ def test_a_case_that_head_calls_otherwise_is_compared_with_itself(root: Path) ->
     assert (done.exit_code, verdicts) == (0, {"gemm/triton/decode": "SAME", "gemm/triton/m64": "SAME"})
 
 
-def test_a_record_that_cannot_be_read_is_named_and_is_no_pass(root: Path) -> None:
+def test_a_record_that_cannot_be_read_is_named_and_is_no_pass(root):
     record(root, "gemm")
     commit(root, **{"perf/gemm.py": f"{GEMM}a = 1\n"})
     record(root, "gemm")
@@ -294,7 +294,7 @@ def test_a_record_that_cannot_be_read_is_named_and_is_no_pass(root: Path) -> Non
     assert notes.name in done.output.replace("\n", "")
 
 
-def test_commits_with_equal_files_are_the_same_whatever_is_recorded(root: Path) -> None:
+def test_commits_with_equal_files_are_the_same_whatever_is_recorded(root):
     commit(root, **{"notes.md": "a word"})
     done = ridgeline("gate", "HEAD^", "HEAD")
     assert (done.exit_code, "SAME the same kernel files on both sides" in " ".join(done.stdout.split())) == (0, True)

@@ -6,7 +6,6 @@ import functools
 import gzip
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,13 +23,13 @@ short and of one thread, so that most rounds are undisturbed."""
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory) -> tuple[Path, list[str]]:
+def toy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("toy") / "repository"
     return folder, toys.made(folder)
 
 
 @pytest.fixture
-def inside(toy, monkeypatch) -> tuple[Path, list[str]]:
+def inside(toy, monkeypatch):
     monkeypatch.chdir(toy[0])
     return toy
 
@@ -39,7 +38,7 @@ run = functools.partial(ridgeline, "bisect")
 
 
 @pytest.mark.slow
-def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_path) -> None:
+def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_path):
     _, commits = inside
     out = tmp_path / "trials.jsonl"
     asked = ("v0", "v20", *CASE, *FAST, "--out", out, "--json")
@@ -74,7 +73,7 @@ def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_p
     assert "has trials of other commits than these 4; give another file with --out" in other.stderr
 
 
-def test_which_environment_is_asked_of_pythons_in_their_order(inside, tmp_path) -> None:
+def test_which_environment_is_asked_of_pythons_in_their_order(inside, tmp_path):
     """The same Python twice under two names: no step."""
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
@@ -95,7 +94,7 @@ def test_which_environment_is_asked_of_pythons_in_their_order(inside, tmp_path) 
         (("v0", "v20", "--event", "3f2a"), "--event names the ends itself; leave out v0 v20"),
     ],
 )
-def test_wrong_words_are_refused_in_one_sentence(inside, words, said) -> None:
+def test_wrong_words_are_refused_in_one_sentence(inside, words, said):
     done = run(*words)
     assert done.exit_code == USAGE, done.output
     assert said in " ".join(done.stderr.replace("│", " ").split())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -50,7 +49,7 @@ exclusive = true
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def here(tmp_path, monkeypatch):
     """A command of ours with a folder of jobs of its own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
@@ -76,16 +75,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
         (["--on", "mi300x"], "say where, and what to run after --"),
     ],
 )
-def test_nothing_is_submitted_that_would_die_later(
-    here: Callable[..., Result], tmp_path: Path, arguments: list[str], said: str
-) -> None:
+def test_nothing_is_submitted_that_would_die_later(here, tmp_path, arguments, said):
     result = here("submit", *arguments)
     assert result.exit_code == 3, result.output
     assert said in result.output
     assert not (tmp_path / "queue").exists()
 
 
-def test_unknown_ids_are_errors(here: Callable[..., Result]) -> None:
+def test_unknown_ids_are_errors(here):
     for verb, id_ in [("jobs", "nope"), ("cancel", "nope"), ("cancel", "../x"), ("jobs", "../x")]:
         result = here(verb, id_)
         assert (result.exit_code, "lists" in result.output) == (3, True), result.output
@@ -103,7 +100,7 @@ def split(words: str, tasks: int) -> tuple[jobs.InnerCommand, JobSpec]:
 
 
 @pytest.mark.parametrize("out", ["--out x.jsonl", "--out=x.jsonl"])
-def test_out_is_where_the_lines_go_in_the_end(out: str, tmp_path: Path) -> None:
+def test_out_is_where_the_lines_go_in_the_end(out, tmp_path):
     _, four = split(f"nightly {out} --trials 5 --kernel gemm", 4)
     assert (four.out, four.trials, four.first_trial, four.resumes, four.finish) == ("x.jsonl", 5, 0, True, ())
     place = tmp_path / "o"
@@ -117,19 +114,19 @@ def test_out_is_where_the_lines_go_in_the_end(out: str, tmp_path: Path) -> None:
     ("words", "tasks", "last"),
     [("ab main HEAD", 3, "-m ci ab --replay"), ("isa", 1, ""), ("sweep gemm --knob n=4,8 --out x", 1, "")],
 )
-def test_what_comes_last(words: str, tasks: int, last: str) -> None:
+def test_what_comes_last(words, tasks, last):
     _, spec = split(words, tasks)
     assert " ".join(spec.finish) == last
     assert spec.publishes == (words != "isa")
 
 
-def test_a_run_without_out_is_recorded_in_the_end() -> None:
+def test_a_run_without_out_is_recorded_in_the_end():
     with click.Context(main):
         command = jobs.parsed(["run", "--results", "there"])
     assert " ".join(jobs.finish_command(command, 1)) == "-m ci records add --results there"
 
 
-def test_a_sweep_is_one_task_that_goes_on_with_its_file() -> None:
+def test_a_sweep_is_one_task_that_goes_on_with_its_file():
     _, spec = split("sweep gemm --knob num_warps=4,8 --out x.jsonl", 1)
     assert spec.task_argv(0, Path("/o"))[2:] == [
         *["sweep", "gemm", "--knob", "num_warps=4,8", "--out", "x.jsonl", "--out", "/o"]
@@ -151,9 +148,7 @@ def shown(result: Result, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.stem)
-def test_the_runners_of_six_projects(
-    here: Callable[..., Result], file: Path, tmp_path: Path, golden: Callable[[str, str], None]
-) -> None:
+def test_the_runners_of_six_projects(here, file, tmp_path, golden):
     for pool in pools.load(file).pools.values():
         at = ("--runners", str(file), "--on", pool.name, "--array", "8", "--dry-run")
         result = here("submit", *at, "--", "nightly", "--trials", "3", "--out", "nightly.jsonl")
@@ -164,22 +159,20 @@ def test_the_runners_of_six_projects(
 
 
 @pytest.mark.parametrize("pool", ["apptainer", "pyxis"])
-def test_containers_of_clusters(
-    here: Callable[..., Result], tmp_path: Path, golden: Callable[[str, str], None], pool: str
-) -> None:
+def test_containers_of_clusters(here, tmp_path, golden, pool):
     file = tmp_path / "runners.toml"
     file.write_text(ON_SLURM)
     at = ("--runners", str(file), "--on", pool, "--array", "2", "--dry-run")
     golden(f"slurm/{pool}.txt", shown(here("submit", *at, "--", "ab", "HEAD", "HEAD"), tmp_path))
 
 
-def test_our_own_pool(here: Callable[..., Result], tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+def test_our_own_pool(here, tmp_path, golden):
     at = ("--on", "mi300x", "--gpus", "1", "--time", "2:00:00", "--dry-run")
     command = ("run", "--kernel", "gemm", "--out", "gemm.jsonl", "--first-trial", "4")
     golden("slurm/mi300x.txt", shown(here("submit", *at, "--", *command), tmp_path))
 
 
-def test_a_job_on_one_line() -> None:
+def test_a_job_on_one_line():
     waits = JobStatus("7-ab", "ab", State.PENDING, reason="Slurm: Priority", tasks=4)
     assert jobs.status_line(waits) == "7-ab  pending  0 of 4 tasks have ended  Slurm: Priority"
     ended = JobStatus("7-ab", "ab", State.DONE, exit_code=1, log="/x")

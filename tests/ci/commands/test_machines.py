@@ -23,12 +23,12 @@ from tests.kit import git, ridgeline
 HEAD = Commit("0123456789abcdef0123456789abcdef01234567", 1_700_000_000_000, "head")
 
 
-def test_a_leg_compares_the_two_commits() -> None:
+def test_a_leg_compares_the_two_commits():
     words = comparison("HEAD...x", HEAD, Path("t.jsonl"))
     assert words == ("ab", "HEAD...x", HEAD.hash, "--out=t.jsonl", "--why-seconds=180")
 
 
-def test_an_unknown_commit_is_named_and_a_dry_run_checks_nothing_out(tmp_path: Path) -> None:
+def test_an_unknown_commit_is_named_and_a_dry_run_checks_nothing_out(tmp_path):
     out = str(tmp_path / "t.jsonl")
     done = ridgeline("leg", "HEAD", "HEAD", "--out", out, "--dry-run")
     assert done.exit_code == 0
@@ -57,9 +57,7 @@ T = Path("t")
 )
 @pytest.mark.parametrize("others", [0, 3])
 @pytest.mark.parametrize("measuring", [0, 1])
-def test_all_steps_run_and_the_exit_code_is_that_of_measuring(
-    planned: Sequence[Sequence[str]], ran: list[str], others: int, measuring: int
-) -> None:
+def test_all_steps_run_and_the_exit_code_is_that_of_measuring(planned, ran, others, measuring):
     seen: list[str] = []
 
     def play(words: Sequence[str]) -> int:
@@ -69,7 +67,7 @@ def test_all_steps_run_and_the_exit_code_is_that_of_measuring(
     assert (through(planned, play), seen) == (measuring, ran)
 
 
-def test_names_of_operators_are_words_and_nothing_else(tmp_path: Path) -> None:
+def test_names_of_operators_are_words_and_nothing_else(tmp_path):
     """What an input of a workflow holds is never a piece of a shell's line, nor an option."""
     asked = ["night", "--kernels", "gemm --out=elsewhere $(id)", "--out", str(tmp_path / "t"), "--dry-run"]
     done = ridgeline(*asked)
@@ -81,7 +79,7 @@ def test_names_of_operators_are_words_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("GITHUB_OUTPUT", raising=False)
     return tmp_path
@@ -90,7 +88,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 invoke = functools.partial(ridgeline, "pools")
 
 
-def test_show_prints_how_a_pool_is_reached_and_what_runs() -> None:
+def test_show_prints_how_a_pool_is_reached_and_what_runs():
     shown = invoke("--show", "mi300x", "--gpus", "8", "--", "echo", "a b").output
     assert "# GitHub: ['linux', 'mi300x', 'mi300x-8'].  Slurm: site cluster, partition mi300x, gpu:mi300x:8" in shown
     assert "command=(echo 'a b')" in shown
@@ -121,12 +119,12 @@ def kept(scene: Scene) -> list[int]:
     return [trial.number for trial in file.read(scene.clone / "fit.jsonl").trials]
 
 
-def test_what_fits_is_kept(scene: Scene) -> None:
+def test_what_fits_is_kept(scene):
     assert sift(scene, night(scene.base), night(scene.base, 1)).exit_code == 0
     assert kept(scene) == [0, 1]
 
 
-def test_what_earlier_nights_missed_fits_where_it_is_of_the_main_branch(scene: Scene) -> None:
+def test_what_earlier_nights_missed_fits_where_it_is_of_the_main_branch(scene):
     """A commit that only a fork has does not; nor does another head beside a base."""
     earlier = git(scene.clone, "rev-list", "--max-parents=0", "HEAD")
     done = sift(scene, night(scene.base), night(earlier, 1), night(scene.head, 2))
@@ -137,14 +135,14 @@ def test_what_earlier_nights_missed_fits_where_it_is_of_the_main_branch(scene: S
 @pytest.mark.parametrize(
     "change", [{"machine": {**MACHINE, "market_name": "MI300X"}}, {"trees": {"head": made.tree()}}]
 )
-def test_what_does_not_fit_is_told_and_stops_nothing(scene: Scene, change: dict[str, Any]) -> None:
+def test_what_does_not_fit_is_told_and_stops_nothing(scene, change):
     done = sift(scene, night(scene.base), night(scene.base, 1, **change), more="a bad line\n")
     assert done.exit_code == 3
     assert done.output.count("left out: ") == 2
     assert kept(scene) == [0]
 
 
-def test_push_says_what_it_would_do_and_does_it(scene: Scene) -> None:
+def test_push_says_what_it_would_do_and_does_it(scene):
     (scene.clone / "results").mkdir()
     (scene.clone / "results/a.json").write_text("1")
     git(scene.hub, "checkout", "-q", "--detach")

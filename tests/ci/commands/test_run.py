@@ -26,7 +26,7 @@ from tests.kit import ridgeline
 
 
 @pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> list[MeasurePlan]:
+def planned(monkeypatch):
     """The plans that would be measured; nothing is."""
     plans: list[MeasurePlan] = []
 
@@ -59,20 +59,20 @@ ANOTHER = trial(trees={"head": made_trials.tree("c" * 40)})
         "a whole file starts nothing",
     ),
 )
-def test_what_is_there_is_not_measured_again(tmp_path: Path, planned: list[MeasurePlan], there, measured) -> None:
+def test_what_is_there_is_not_measured_again(tmp_path, planned, there, measured):
     out = made_trials.write(tmp_path / "t.jsonl", *there)
     done = ridgeline("run", "--commit", HEAD, "--commit-date", "0", "--out", out, "--trials", "3", "--resume")
     assert done.exit_code == 0
     assert [(tuple(plan.kernels), plan.first_trial, plan.trials) for plan in planned] == measured
 
 
-def test_a_new_file_is_measured_from_the_first_trial_on(tmp_path: Path, planned: list[MeasurePlan]) -> None:
+def test_a_new_file_is_measured_from_the_first_trial_on(tmp_path, planned):
     asked = ("--commit", HEAD, "--commit-date", "0", "--out", tmp_path / "t.jsonl", "--first-trial", "6")
     assert ridgeline("run", *asked, "--resume").exit_code == 0
     assert [(plan.first_trial, plan.trials) for plan in planned] == [(6, 3)]
 
 
-def test_a_folder_without_kernels_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_kernels_is_refused(tmp_path):
     """Else the harness's own would be measured under the commit's name."""
     words = ["run", f"--tree={tmp_path}", f"--commit={'a' * 40}", f"--out={tmp_path}/t.jsonl", "--dry-run"]
     done = ridgeline(*words)
@@ -92,7 +92,7 @@ def invoke(folder: Path, *arguments: str):
 
 
 @pytest.mark.slow
-def test_a_bring_up_of_this_machine(tmp_path: Path) -> None:
+def test_a_bring_up_of_this_machine(tmp_path):
     done = invoke(tmp_path, "--only", "rccl", "--only", "fences")
     assert done.exit_code == 0, done.output
     assert "2 pass, 1 not here, 0 fail" in done.stdout
@@ -100,21 +100,21 @@ def test_a_bring_up_of_this_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ended", "code"), [(1, 1), (0, 0), (3, 3), (-6, 3), (2, 3)])
-def test_the_exit_code_is_that_of_the_steps(tmp_path: Path, monkeypatch, ended: int, code: int) -> None:
+def test_the_exit_code_is_that_of_the_steps(tmp_path, monkeypatch, ended, code):
     empty = {"machine": {"kind": "cpu", "count": 1, "market_name": None, "device": "x", "arch": "cpu"}, "steps": []}
     (tmp_path / "report.json").write_text(json.dumps({**empty, "environment": {}, "seconds": 1.0}))
     monkeypatch.setattr(bringup, "follow", lambda *_: ChildExit(ended, ("why",)))
     assert invoke(tmp_path).exit_code == code
 
 
-def test_the_steps_are_those_of_the_measuring_program(tmp_path: Path) -> None:
+def test_the_steps_are_those_of_the_measuring_program(tmp_path):
     assert tuple(STEPS) == bringup.BRINGUP_STEPS
     done = invoke(tmp_path, "--only", "heaps")
     assert done.exit_code == 3
     assert "'heaps' is not one of 'heap', 'fences', 'rccl', 'backend'" in done.stderr
 
 
-def test_an_interruption_says_where_the_report_is(tmp_path: Path, monkeypatch) -> None:
+def test_an_interruption_says_where_the_report_is(tmp_path, monkeypatch):
     def interrupted(*_: object) -> ChildExit:
         raise KeyboardInterrupt
 
@@ -132,7 +132,7 @@ TABLES = Reach(differing={"rms": ("perf/tuned.toml",)})
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def asked(tmp_path, monkeypatch):
     """The architectures that were asked for."""
     arches: list[str] = []
 
@@ -157,7 +157,7 @@ def plan_with_rows(folder: Path, reach: Reach, plan: MeasurePlan = PLAN) -> Meas
     return measuring.with_changed_rows(plan, reach, sides, Console(file=io.StringIO()))
 
 
-def test_the_cases_whose_rows_changed_are_measured_of_whatever_tier(tmp_path: Path, asked: list[str]) -> None:
+def test_the_cases_whose_rows_changed_are_measured_of_whatever_tier(tmp_path, asked):
     found = plan_with_rows(tmp_path, TABLES)
     assert (found.tier, found.cases) == ("sweep", ("large", "nightly"))
     assert set(asked) == {"gfx950"}, "the sections that differ say for which targets to ask"
@@ -171,14 +171,12 @@ def test_the_cases_whose_rows_changed_are_measured_of_whatever_tier(tmp_path: Pa
         (TABLES, MeasurePlan(kernels=("rms",), cases=("small",))),
     ],
 )
-def test_other_changes_are_measured_as_ever(tmp_path: Path, asked: list[str], reach: Reach, plan: MeasurePlan) -> None:
+def test_other_changes_are_measured_as_ever(tmp_path, asked, reach, plan):
     assert plan_with_rows(tmp_path, reach, plan) == plan
     assert not asked
 
 
-def test_rows_that_no_case_uses_leave_the_plan(
-    tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_no_case_uses_leave_the_plan(tmp_path, asked, monkeypatch):
     monkeypatch.setitem(WARPS, "head", WARPS["base"])
     assert plan_with_rows(tmp_path, TABLES) == PLAN
 
@@ -235,6 +233,6 @@ def printed_at(width: int) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
-def test_what_failed_in_a_bringup_is_last() -> None:
+def test_what_failed_in_a_bringup_is_last():
     assert printed_at(120) == SHOWN
     assert printed_at(200) == SHOWN

@@ -41,7 +41,7 @@ def of_labels(*labels: str) -> CommitRange:
     return CommitRange(commits, [{"gemm": one} for one in labels])
 
 
-def test_the_newest_come_first_and_steps_are_even() -> None:
+def test_the_newest_come_first_and_steps_are_even():
     assert of_labels(*"abcde").order() == [4, 3, 2, 1, 0]
     assert [of_labels(*"abcdefghi").order(steps) for steps in (1, 2, 3, 20)] == [
         [8],
@@ -51,7 +51,7 @@ def test_the_newest_come_first_and_steps_are_even() -> None:
     ]
 
 
-def test_equal_files_are_measured_once() -> None:
+def test_equal_files_are_measured_once():
     assert of_labels("a", "a", "b", "b", "a").order() == [2, 0]
     assert of_labels().order(3) == []
 
@@ -62,9 +62,7 @@ def ranging(folder: Path, out: Path) -> RangeRun:
     return RangeRun(here, of, MeasurePlan(trials=1), out)
 
 
-def test_a_run_that_was_interrupted_goes_on_and_says_what_is_not_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_was_interrupted_goes_on_and_says_what_is_not_measured(tmp_path, monkeypatch, capsys):
     hashes = made(
         tmp_path / "repo", [{"gemm": 0}, {"gemm": 1}, {"gemm": 2}, {"gemm": 1}, {"gemm": 3, "norm": 0}, {"gemm": 0}]
     )
@@ -99,7 +97,7 @@ def test_a_run_that_was_interrupted_goes_on_and_says_what_is_not_measured(
     assert f"not measured: {hashes[1][:8]}: the lines above say why" in lines
 
 
-def test_operators_that_a_commit_leaves_alone_are_not_measured_there(tmp_path: Path) -> None:
+def test_operators_that_a_commit_leaves_alone_are_not_measured_there(tmp_path):
     made(tmp_path / "repo", [{"gemm": 0, "norm": 0}, {"gemm": 1, "norm": 0}])
     left = ranging(tmp_path / "repo", tmp_path / "t.jsonl").remaining()
     assert [(commit.subject, operators) for commit, operators in left] == [
@@ -108,9 +106,7 @@ def test_operators_that_a_commit_leaves_alone_are_not_measured_there(tmp_path: P
     ]
 
 
-def test_what_is_recorded_of_this_machine_and_environment_is_not_measured_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_recorded_of_this_machine_and_environment_is_not_measured_again(tmp_path, monkeypatch):
     """Which machine it is says the first trial; another machine's record, or one without all cases, counts nothing."""
     hashes = made(tmp_path / "repo", [{"gemm": n} for n in range(5)])
     whole = {case: {"head/triton": ok(), "head/blas": ok()} for case in ("m16", "m64")}
@@ -137,7 +133,7 @@ def test_what_is_recorded_of_this_machine_and_environment_is_not_measured_again(
     assert calls == [hashes[n] for n in (4, 3, 2, 0)]
 
 
-def test_a_machine_that_can_measure_nothing_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_can_measure_nothing_ends_the_run(tmp_path, monkeypatch):
     made(tmp_path / "repo", [{"gemm": n} for n in range(5)])
     monkeypatch.setattr(harness, "measure", lambda *_: USAGE)
     run = ranging(tmp_path / "repo", tmp_path / "trials.jsonl")
@@ -155,9 +151,7 @@ def test_a_machine_that_can_measure_nothing_ends_the_run(tmp_path: Path, monkeyp
         (["..HEAD", "--resume"], "are for one commit"),
     ],
 )
-def test_what_makes_no_sense_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], why: str
-) -> None:
+def test_what_makes_no_sense_is_said(tmp_path, monkeypatch, words, why):
     made(tmp_path / "repo", [{"gemm": 0}])
     monkeypatch.chdir(tmp_path / "repo")
     done = ridgeline("run", *words)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ def _declared(arch: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def sweep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
+def sweep(monkeypatch, tmp_path):
     def asked(verb: str, *arguments: str) -> dict[str, Any]:
         return _declared(arguments[arguments.index("--arch") + 1] if "--arch" in arguments else "cpu")
 
@@ -68,9 +67,7 @@ def sweep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Resu
         (["--backend", "blas", "--candidates"], "has no such candidates or knobs"),
     ],
 )
-def test_bad_input_is_named_before_anything_runs(
-    sweep: Callable[..., Result], tmp_path: Path, arguments: list[str], said: str
-) -> None:
+def test_bad_input_is_named_before_anything_runs(sweep, tmp_path, arguments, said):
     found = sweep(*arguments)
     assert found.exit_code == 3
     assert said in " ".join(found.output.split())
@@ -78,9 +75,7 @@ def test_bad_input_is_named_before_anything_runs(
     assert not (tmp_path / ".ridgeline").exists()
 
 
-def test_a_dry_run_says_points_reasons_and_minutes_and_does_nothing(
-    sweep: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_a_dry_run_says_points_reasons_and_minutes_and_does_nothing(sweep, tmp_path):
     found = sweep("--knob", "num_warps=2,4,8", "--arch", "gfx942", "--dry-run")
     assert found.exit_code == 0, found.output
     assert "6 points of gemm in 2 cases on gfx942" in found.output
@@ -93,7 +88,7 @@ def test_a_dry_run_says_points_reasons_and_minutes_and_does_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_from_knobs_to_table_and_back(sweep: Callable[..., Result], tmp_path: Path) -> None:
+def test_from_knobs_to_table_and_back(sweep, tmp_path):
     asked = ["--knob", "num_warps=2,5,9", "--case", "m16", "--out", "s.jsonl"]
     found = sweep(*asked)
     assert found.exit_code == 0, found.output
@@ -109,7 +104,7 @@ def test_from_knobs_to_table_and_back(sweep: Callable[..., Result], tmp_path: Pa
     assert (tmp_path / "starts").read_text() == starts, "what is measured is not measured again"
 
 
-def test_what_is_left_is_said_with_exit_code_2(sweep: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_is_said_with_exit_code_2(sweep, monkeypatch):
     def measure(plan: run.SweepPlan, console: object) -> run.Progressed:
         write(plan.out, line([({"num_warps": 2}, 1.1)]))
         return run.Progressed(read([plan.out]), DueRung(0, {"m16": [Point("m16", "triton")]}, 2), "the budget is spent")
@@ -142,7 +137,7 @@ def offered(cases, arch: str = "sm_90") -> dict:
 
 
 @pytest.fixture
-def tree(tmp_path, monkeypatch) -> Path:
+def tree(tmp_path, monkeypatch):
     """A tree with a table; its two cases of m64 share an entry."""
     (tmp_path / "kernels").mkdir()
     file = tmp_path / "tuned.toml"

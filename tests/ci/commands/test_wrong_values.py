@@ -28,7 +28,7 @@ LONGEST = 12
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """A repository with records, and files that are none of what a verb wants."""
     folder = tmp_path_factory.mktemp("wrong") / "project"
     folder.mkdir()
@@ -42,7 +42,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def project(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(made, monkeypatch):
     monkeypatch.chdir(made)
     return made
 
@@ -88,7 +88,7 @@ FOREIGN = ("start {}", "run --commit {} --out new.jsonl")
     + [(words, COMMITS[0]) for words in LOCAL[1:]]
     + [(words, commit) for words in FOREIGN for commit in (COMMITS[0], COMMITS[-1])],
 )
-def test_a_commit_that_is_none(project: Path, words: str, commit: str) -> None:
+def test_a_commit_that_is_none(project, words, commit):
     refused(project, *words.format(commit).split(" "), names=commit)
 
 
@@ -100,12 +100,12 @@ READERS = ("ab --replay {}", "report {}", "table {}", "site --report {}", "gate 
     ("words", "file"),
     [("detect {}", file) for file in FILES] + [(words, file) for words in READERS for file in ("folder", "binary")],
 )
-def test_a_file_that_is_none_of_what_is_wanted(project: Path, words: str, file: str) -> None:
+def test_a_file_that_is_none_of_what_is_wanted(project, words, file):
     refused(project, *words.format(file).split())
 
 
 @pytest.mark.parametrize("file", ["nope", "folder", "binary", "text", "deep", "/proc/self/mem"])
-def test_a_trial_file_without_a_trial(project: Path, file: str) -> None:
+def test_a_trial_file_without_a_trial(project, file):
     assert "left out" in refused(project, "record", file, names=file)
 
 
@@ -118,7 +118,7 @@ BOUNDED += ("submit --timeout {} -- events", "submit --array {} -- run", "runner
     [(words, number) for words in (BOUNDED[0], BOUNDED[1]) for number in NUMBERS]
     + [(words, number) for words in BOUNDED[2:] for number in NUMBERS[:2]],
 )
-def test_a_number_that_is_out_of_range(project: Path, words: str, number: str) -> None:
+def test_a_number_that_is_out_of_range(project, words, number):
     refused(project, *words.format(number).split())
 
 
@@ -133,14 +133,14 @@ def test_a_number_that_is_out_of_range(project: Path, words: str, number: str) -
     + ["sweep steady --knob tile", "push", "wait --job x"]
     + ["import steps.csv --format nope", "submit --gpus 99 -- run --out a.jsonl"],
 )
-def test_a_name_that_is_none(project: Path, words: str) -> None:
+def test_a_name_that_is_none(project, words):
     refused(project, *words.split())
 
 
 @pytest.mark.parametrize(
     "words", ["run", "ab HEAD", "check --base HEAD", "gate HEAD^ HEAD", "isa HEAD", "isa --range .."]
 )
-def test_a_folder_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+def test_a_folder_without_git(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (tmp_path / "kernels").mkdir()
@@ -151,7 +151,7 @@ def test_a_folder_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, w
 
 
 @pytest.fixture
-def copied(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def copied(made, tmp_path, monkeypatch):
     folder = tmp_path / "project"
     shutil.copytree(made, folder)
     monkeypatch.chdir(folder)
@@ -170,7 +170,7 @@ def no_room() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("words", ["record more.jsonl", "export --out new", "ack {} --owner me --reason x"])
-def test_without_room_what_was_there_is_as_before(copied: Path, words: str) -> None:
+def test_without_room_what_was_there_is_as_before(copied, words):
     with no_room():
         refused(copied, *words.format("nope").split())
     done = ridgeline("record", "more.jsonl")
@@ -191,7 +191,7 @@ def tear(folder: Path, pattern: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("words", [*READ, "record more.jsonl"])
-def test_torn_notes_are_named(copied: Path, words: str) -> None:
+def test_torn_notes_are_named(copied, words):
     ridgeline("events")  # makes the cache
     torn = tear(copied, NOTES)
     done = ridgeline(*words.split())
@@ -203,7 +203,7 @@ def test_torn_notes_are_named(copied: Path, words: str) -> None:
 # ---- how a command ends ----------------------------------------------------------------------------------------------
 
 
-def test_the_code_of_a_child_that_was_killed_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_a_child_that_was_killed_is_not_ours(monkeypatch):
     """`sys.exit(-15)` would be 241."""
     from ci.commands import leg
 
@@ -212,7 +212,7 @@ def test_the_code_of_a_child_that_was_killed_is_not_ours(monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_early_is_told_of(project: Path) -> None:
+def test_a_reader_that_goes_early_is_told_of(project):
     argv = [sys.executable, "-m", "ci", "detect", "steps.csv", "--json"]
     env = {**os.environ, "PYTHONPATH": str(scenes.ROOT)}
     child = subprocess.Popen(
@@ -226,5 +226,5 @@ def test_a_reader_that_goes_early_is_told_of(project: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
-def test_every_verb_refuses_an_option_that_it_has_not(project: Path, verb: str) -> None:
+def test_every_verb_refuses_an_option_that_it_has_not(project, verb):
     refused(project, *verb.split(), "--no-such-option", names="--no-such-option")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +13,11 @@ from tests.kit import repository as repository_of
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Path:
+def repo(tmp_path):
     return repository_of(tmp_path / "repo", kernels__a="one")
 
 
-def test_a_submodule_is_checked_out_at_each_commit_from_the_clone_alone(repo: Path, tmp_path: Path) -> None:
+def test_a_submodule_is_checked_out_at_each_commit_from_the_clone_alone(repo, tmp_path):
     library = repository_of(tmp_path / "library", code="first")
     git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", library, "lib")
     first = commit(repo)
@@ -36,7 +35,7 @@ def test_a_submodule_is_checked_out_at_each_commit_from_the_clone_alone(repo: Pa
     assert "git submodule update --init --recursive" in lacking["lib/"]
 
 
-def test_what_a_project_prepares_is_made_once_for_a_commit_and_a_line(repo: Path) -> None:
+def test_what_a_project_prepares_is_made_once_for_a_commit_and_a_line(repo):
     def prepared(line: str) -> str:
         (repo / "ridgeline.toml").write_text(f"checkout = {{prepare = {line!r}}}\n")
         return (Repository(repo).checkout(first, "base").path / "made").read_text()
@@ -49,7 +48,7 @@ def test_what_a_project_prepares_is_made_once_for_a_commit_and_a_line(repo: Path
         prepared("echo no compiler; exit 7")
 
 
-def test_a_clean_head_is_prepared_as_base_is(repo: Path) -> None:
+def test_a_clean_head_is_prepared_as_base_is(repo):
     commit(repo, **{"ridgeline.toml": 'checkout = {prepare = "echo 1 >made"}\n'})
     head = Repository(repo).head_of_comparison()
     assert (head.path / "made").exists()
@@ -58,7 +57,7 @@ def test_a_clean_head_is_prepared_as_base_is(repo: Path) -> None:
     assert Repository(repo).head_of_comparison().path == repo
 
 
-def test_a_large_file_comes_from_the_clone_or_is_named(repo: Path) -> None:
+def test_a_large_file_comes_from_the_clone_or_is_named(repo):
     digest = hashlib.sha256(b"weights").hexdigest()
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize 7\n"
     first = commit(repo, **{".gitattributes": "*.bin filter=lfs\n", "a.bin": pointer})
@@ -74,7 +73,7 @@ def test_a_large_file_comes_from_the_clone_or_is_named(repo: Path) -> None:
     assert side.missing == {}
 
 
-def test_the_base_of_a_merge_that_ci_made_is_its_first_parent(repo: Path) -> None:
+def test_the_base_of_a_merge_that_ci_made_is_its_first_parent(repo):
     git(repo, "update-ref", "refs/remotes/origin/main", "HEAD")
     target = commit(repo, readme="of others")
     git(repo, "checkout", "-q", "-b", "topic")
@@ -87,7 +86,7 @@ def test_the_base_of_a_merge_that_ci_made_is_its_first_parent(repo: Path) -> Non
     assert base.hash == target
 
 
-def test_a_merge_of_main_into_a_topic_is_no_merge_of_ci(repo: Path) -> None:
+def test_a_merge_of_main_into_a_topic_is_no_merge_of_ci(repo):
     git(repo, "checkout", "-q", "-b", "topic")
     commit(repo, kernels__a="two")
     git(repo, "checkout", "-q", "main")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ from ci.git import command, push
 from ci.git.push import PushError, push_records
 from tests.kit import git, repository
 from tests.standins import git_server
-from tests.standins.git_server import GitServer
 
 
 @pytest.fixture
-def clones(tmp_path: Path) -> tuple[Path, Path]:
+def clones(tmp_path):
     """Two clones of one repository with a results folder."""
     one = shared(tmp_path)
     git(tmp_path, "clone", "--quiet", "--branch=main", "shared", "two")
@@ -38,7 +36,7 @@ def write(repo: Path, name: str, text: str) -> None:
     (repo / name).write_text(text)
 
 
-def test_new_records_arrive_and_nothing_else(clones: tuple[Path, Path]) -> None:
+def test_new_records_arrive_and_nothing_else(clones):
     one, two = clones
     write(one, "results/m/a.json", "1")
     write(one, "scratch.txt", "mine")
@@ -50,11 +48,11 @@ def test_new_records_arrive_and_nothing_else(clones: tuple[Path, Path]) -> None:
     assert git(two, "log", "-1", "--format=%an|%s") == "ridgeline|Record a night"
 
 
-def test_nothing_new_is_no_commit(clones: tuple[Path, Path]) -> None:
+def test_nothing_new_is_no_commit(clones):
     assert push_records(clones[0] / "results", "main", "again") == ""
 
 
-def test_two_writers_lose_nothing(clones: tuple[Path, Path]) -> None:
+def test_two_writers_lose_nothing(clones):
     one, two = clones
     write(one, "results/m1/a.json", "1")
     write(two, "results/m2/b.json", "2")
@@ -67,7 +65,7 @@ def test_two_writers_lose_nothing(clones: tuple[Path, Path]) -> None:
     assert slept == [1.0]
 
 
-def test_the_same_file_from_two_writers_is_said(clones: tuple[Path, Path]) -> None:
+def test_the_same_file_from_two_writers_is_said(clones):
     one, two = clones
     write(one, "results/m/a.json", "1")
     write(two, "results/m/a.json", "2")
@@ -79,14 +77,12 @@ def test_the_same_file_from_two_writers_is_said(clones: tuple[Path, Path]) -> No
 
 
 @pytest.mark.parametrize("branch", ["", "-x", "a b", "a..b"])
-def test_bad_branches(clones: tuple[Path, Path], branch: str) -> None:
+def test_bad_branches(clones, branch):
     with pytest.raises(PushError, match="name of a branch"):
         push_records(clones[0] / "results", branch, "m")
 
 
-def test_the_token_is_neither_in_arguments_nor_in_the_configuration(
-    clones: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_token_is_neither_in_arguments_nor_in_the_configuration(clones, monkeypatch):
     one, _ = clones
     write(one, "results/m/a.json", "1")
     seen: list[str] = []
@@ -110,7 +106,7 @@ def test_the_token_is_neither_in_arguments_nor_in_the_configuration(
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A bare repository, one clone of it with something to push."""
     write(shared(tmp_path), "results/m/a.json", "1")
     git(tmp_path / "shared", "config", "http.receivepack", "true")
@@ -118,13 +114,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def other(folder: Path) -> Iterator[GitServer]:
+def other(folder):
     with git_server.serving(folder) as server:
         yield server
 
 
 @pytest.fixture
-def own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitServer]:
+def own(folder, monkeypatch):
     """The server that the token belongs to."""
     pem = git_server.certificate(folder)
     monkeypatch.setenv("GIT_SSL_CAINFO", str(pem))
@@ -137,25 +133,25 @@ def pushed(folder: Path, remote: str, server: str) -> str:
     return push_records(folder / "one/results", "main", "m", token="s3cret", server=server, sleep=lambda seconds: None)
 
 
-def test_its_own_server_gets_the_token(folder: Path, own: GitServer) -> None:
+def test_its_own_server_gets_the_token(folder, own):
     commit = pushed(folder, f"{own.url}/shared", own.url)
     assert git(folder / "shared", "rev-parse", "main") == commit
     assert own.authorizations
     assert all(one and one.startswith("Basic ") for one in own.authorizations)
 
 
-def test_another_host_gets_none(folder: Path, own: GitServer, other: GitServer) -> None:
+def test_another_host_gets_none(folder, own, other):
     commit = pushed(folder, f"{other.url}/shared", own.url)
     assert git(folder / "shared", "rev-parse", "main") == commit, "the push itself needs no token here"
     assert set(other.authorizations) == {None}
 
 
-def test_another_port_is_another_server(folder: Path, own: GitServer) -> None:
+def test_another_port_is_another_server(folder, own):
     pushed(folder, f"{own.url}/shared", "https://127.0.0.1")
     assert set(own.authorizations) == {None}
 
 
-def test_a_redirection_is_not_followed(folder: Path, own: GitServer, other: GitServer) -> None:
+def test_a_redirection_is_not_followed(folder, own, other):
     own.redirect = other.url
     with pytest.raises(PushError):
         pushed(folder, f"{own.url}/shared", own.url)
@@ -166,12 +162,12 @@ def test_a_redirection_is_not_followed(folder: Path, own: GitServer, other: GitS
 @pytest.mark.parametrize(
     "server", ["http://127.0.0.1", "https://a b", "https://user@host", "github.com", "https://h/p"]
 )
-def test_a_token_needs_a_server_with_https(folder: Path, server: str) -> None:
+def test_a_token_needs_a_server_with_https(folder, server):
     with pytest.raises(PushError, match="a token is sent to https://HOST only"):
         pushed(folder, str(folder / "shared"), server)
 
 
-def test_the_server_is_the_one_that_the_platform_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_is_the_one_that_the_platform_names(folder, monkeypatch):
     asked: list[str] = []
     monkeypatch.setattr(push, "push_records", lambda *_, **how: asked.append(how["server"]) or "")
     monkeypatch.delenv("GITHUB_SERVER_URL", raising=False)

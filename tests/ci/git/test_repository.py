@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -16,11 +15,11 @@ from tests.kit import repository as repository_of
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Path:
+def repo(tmp_path):
     return repository_of(tmp_path / "repo", kernels__a="one", readme="first")
 
 
-def test_three_dots_name_where_a_branch_left(repo: Path) -> None:
+def test_three_dots_name_where_a_branch_left(repo):
     left = git(repo, "rev-parse", "HEAD")
     git(repo, "checkout", "-q", "-b", "topic")
     topic = commit(repo, kernels__a="two")
@@ -33,7 +32,7 @@ def test_three_dots_name_where_a_branch_left(repo: Path) -> None:
             Repository(repo).resolve(unknown)
 
 
-def test_the_base_is_where_a_branch_left_main_or_the_parent_on_main(repo: Path) -> None:
+def test_the_base_is_where_a_branch_left_main_or_the_parent_on_main(repo):
     def base() -> str | None:
         found = Repository(repo).default_base()
         return found and found.hash
@@ -50,9 +49,7 @@ def test_the_base_is_where_a_branch_left_main_or_the_parent_on_main(repo: Path) 
 
 
 @pytest.mark.parametrize("name", ["rocm-7.2+fixes", "a@b", "x#y", "fix/ünï", "a..b", "-x", "a b", "@{-1}"])
-def test_the_base_branch_of_a_pull_request_may_have_any_name_that_git_takes(
-    repo: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_base_branch_of_a_pull_request_may_have_any_name_that_git_takes(repo, name, monkeypatch):
     monkeypatch.setenv("GITHUB_BASE_REF", name)
     if name in ("a..b", "-x", "a b", "@{-1}"):
         with pytest.raises(GitError, match="check-ref-format"):
@@ -68,7 +65,7 @@ def test_the_base_branch_of_a_pull_request_may_have_any_name_that_git_takes(
     assert found.hash == base
 
 
-def test_a_shallow_clone_has_no_base_and_says_how_to_get_it(repo: Path, tmp_path: Path) -> None:
+def test_a_shallow_clone_has_no_base_and_says_how_to_get_it(repo, tmp_path):
     old = git(repo, "rev-parse", "HEAD")
     commit(repo, readme="second")
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repo}", "shallow")
@@ -79,21 +76,21 @@ def test_a_shallow_clone_has_no_base_and_says_how_to_get_it(repo: Path, tmp_path
         shallow.resolve(old)
 
 
-def test_a_repository_without_a_commit_says_so(tmp_path: Path) -> None:
+def test_a_repository_without_a_commit_says_so(tmp_path):
     git(tmp_path, "init", "-q")
     for call in (lambda: Repository(tmp_path).resolve("HEAD"), lambda: Repository(tmp_path).working_tree()):
         with pytest.raises(GitError, match="has no commit yet"):
             call()
 
 
-def test_an_unknown_revision_is_named(repo: Path) -> None:
+def test_an_unknown_revision_is_named(repo):
     with pytest.raises(GitError, match="no-such-branch"):
         Repository(repo).resolve("no-such-branch")
     with pytest.raises(GitError, match="not a revision"):
         Repository(repo).resolve("--upload-pack=evil")
 
 
-def test_a_checkout_is_a_worktree_of_that_commit_and_reused(repo: Path) -> None:
+def test_a_checkout_is_a_worktree_of_that_commit_and_reused(repo):
     first = git(repo, "rev-parse", "HEAD")
     commit(repo, kernels__a="two")
     tree = Repository(repo).checkout(first, "base")
@@ -101,7 +98,7 @@ def test_a_checkout_is_a_worktree_of_that_commit_and_reused(repo: Path) -> None:
     assert Repository(repo).checkout(first, "base").path == tree.path
 
 
-def test_no_hook_runs_where_a_commit_is_checked_out_to_be_measured(repo: Path, tmp_path: Path) -> None:
+def test_no_hook_runs_where_a_commit_is_checked_out_to_be_measured(repo, tmp_path):
     hook = repo / ".git" / "hooks" / "post-checkout"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
@@ -113,7 +110,7 @@ def test_no_hook_runs_where_a_commit_is_checked_out_to_be_measured(repo: Path, t
     assert not (tmp_path / "ran").exists()
 
 
-def test_uncommitted_changes_make_a_tree_dirty_but_results_do_not(repo: Path) -> None:
+def test_uncommitted_changes_make_a_tree_dirty_but_results_do_not(repo):
     assert not Repository(repo).changed()
     (repo / "results").mkdir()
     (repo / "results" / "x.json").write_text("{}")
@@ -126,7 +123,7 @@ def test_uncommitted_changes_make_a_tree_dirty_but_results_do_not(repo: Path) ->
     assert label.endswith(" + uncommitted changes (kernels/a, b, c and 1 more)")
 
 
-def test_a_page_is_no_change_of_the_tree_and_a_folder_of_its_name_is(repo: Path) -> None:
+def test_a_page_is_no_change_of_the_tree_and_a_folder_of_its_name_is(repo):
     (repo / "site").mkdir()
     (repo / "site/index.html").write_text("x")
     assert Repository(repo).changed() == ("site/",)
@@ -135,7 +132,7 @@ def test_a_page_is_no_change_of_the_tree_and_a_folder_of_its_name_is(repo: Path)
 
 
 @pytest.mark.parametrize("place", ["swept.jsonl", "a[1] *.jsonl.gz", "out/deep/swept.jsonl", "back\\slash.jsonl"])
-def test_what_a_command_writes_beside_its_trial_file_is_no_change_of_the_tree(repo: Path, place: str) -> None:
+def test_what_a_command_writes_beside_its_trial_file_is_no_change_of_the_tree(repo, place):
     out = repo / place
     stem = out.name.split(".")[0]
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -149,13 +146,13 @@ def test_what_a_command_writes_beside_its_trial_file_is_no_change_of_the_tree(re
     assert Repository(repo).changed(out)
 
 
-def test_a_trial_file_elsewhere_hides_no_change(repo: Path, tmp_path: Path) -> None:
+def test_a_trial_file_elsewhere_hides_no_change(repo, tmp_path):
     assert not Repository(repo).changed(tmp_path / "elsewhere.jsonl")
     (repo / "kernels" / "a").write_text("edited")
     assert Repository(repo).changed(tmp_path / "elsewhere.jsonl")
 
 
-def test_the_commits_of_a_range_that_change_a_path(repo: Path) -> None:
+def test_the_commits_of_a_range_that_change_a_path(repo):
     first = git(repo, "rev-parse", "HEAD")
     second = commit(repo, kernels__a="two")
     third = commit(repo, readme="second")
@@ -168,7 +165,7 @@ def test_the_commits_of_a_range_that_change_a_path(repo: Path) -> None:
         repository.commits("gone", "HEAD")
 
 
-def test_a_borrowed_checkout_is_given_back_unless_it_was_there(repo: Path) -> None:
+def test_a_borrowed_checkout_is_given_back_unless_it_was_there(repo):
     repository = Repository(repo)
     first = repository.resolve("HEAD")
     with repository.borrowed(first) as path:
@@ -181,7 +178,7 @@ def test_a_borrowed_checkout_is_given_back_unless_it_was_there(repo: Path) -> No
     assert kept.exists()
 
 
-def test_the_order_of_history_where_dates_do_not_tell_it(tmp_path: Path) -> None:
+def test_the_order_of_history_where_dates_do_not_tell_it(tmp_path):
     commits = commits_of_one_second(tmp_path, 6)
     asked = [*sorted(commits), "1" * 40]
     assert sorted(asked, key=lambda one: history_order(tmp_path, asked).get(one, 99)) == [*commits, "1" * 40]
@@ -189,7 +186,7 @@ def test_the_order_of_history_where_dates_do_not_tell_it(tmp_path: Path) -> None
     assert history_order(tmp_path / "sub", commits[3:4])[commits[3]] == 3
 
 
-def test_without_a_repository_or_git_there_is_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_repository_or_git_there_is_no_order(tmp_path, monkeypatch):
     assert history_order(tmp_path, ["1" * 40]) == {}
     assert history_order(tmp_path / "nothing", ["1" * 40]) == {}
     commits_of_one_second(tmp_path, 1)
@@ -197,9 +194,7 @@ def test_without_a_repository_or_git_there_is_no_order(tmp_path: Path, monkeypat
     assert history_order(tmp_path, ["1" * 40]) == {}
 
 
-def test_a_repository_of_another_user_is_named_with_the_command_that_allows_it(
-    repo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repository_of_another_user_is_named_with_the_command_that_allows_it(repo, monkeypatch):
     named = repo.rename(repo.with_name("a b"))
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)  # a user's own may allow every folder
@@ -211,14 +206,14 @@ def test_a_repository_of_another_user_is_named_with_the_command_that_allows_it(
 
 
 @pytest.mark.parametrize("span", ["HEAD^..HEAD", "HEAD..HEAD"])
-def test_a_range_where_a_commit_is_expected_is_taken_apart(repo: Path, span: str) -> None:
+def test_a_range_where_a_commit_is_expected_is_taken_apart(repo, span):
     with pytest.raises(
         GitError, match=f"It is a range: name its ends apart, `{span.replace('..', ' ')}`".replace("^", r"\^")
     ):
         Repository(repo).resolve(span)
 
 
-def test_what_commands_write_is_no_change_that_git_sees(repo: Path) -> None:
+def test_what_commands_write_is_no_change_that_git_sees(repo):
     Repository(repo).checkout("HEAD", "base")
     assert (repo / ".ridgeline" / "trees").is_dir()
     assert git(repo, "status", "--porcelain") == ""

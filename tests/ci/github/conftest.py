@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from ci.github.client import GitHub
@@ -11,23 +9,23 @@ from tests.standins.github import Clock, StandIn
 
 
 @pytest.fixture
-def github() -> Iterator[StandIn]:
+def github():
     with StandIn() as standing:
         yield standing
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
 @pytest.fixture
-def client(github: StandIn, clock: Clock) -> GitHub:
+def client(github, clock):
     return GitHub(github.repository, "secret", github.url, clock.sleep, clock.now, timeout_s=0.3)
 
 
 @pytest.fixture
-def environ(github: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def environ(github, monkeypatch):
     """The variables of a workflow's step."""
     for name, value in {"REPOSITORY": github.repository, "TOKEN": "secret", "API_URL": github.url}.items():
         monkeypatch.setenv(f"GITHUB_{name}", value)

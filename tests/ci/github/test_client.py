@@ -9,7 +9,7 @@ from werkzeug import Response
 
 from ci.github import client as client_module
 from ci.github.client import PATIENCE_S, GitHub, GitHubError
-from tests.standins.github import DROP, HANG, Clock, StandIn, said
+from tests.standins.github import DROP, HANG, StandIn, said
 
 HTML = Response("<!DOCTYPE html><title>Sign in</title>", 200, content_type="text/html")
 
@@ -30,21 +30,19 @@ HTML = Response("<!DOCTYPE html><title>Sign in</title>", 200, content_type="text
         ({"retry_after": "soon"}, 60),
     ],
 )
-def test_limits_are_waited_out(
-    github: StandIn, client: GitHub, clock: Clock, headers: dict[str, str], wanted: float, status: int
-) -> None:
+def test_limits_are_waited_out(github, client, clock, headers, wanted, status):
     github.fault("POST", "issues/7/comments", said(status, "You have exceeded a secondary rate limit.", **headers))
     assert client.post("issues/7/comments", {"body": "one"})["body"] == "one"
     assert clock.slept == [wanted]
 
 
-def test_a_limit_without_a_time_is_waited_for_longer_each_time(github: StandIn, client: GitHub, clock: Clock) -> None:
+def test_a_limit_without_a_time_is_waited_for_longer_each_time(github, client, clock):
     github.fault("GET", "pulls", said(403, "You have exceeded a secondary rate limit."), times=4)
     assert list(client.items("pulls")) == []
     assert clock.slept == [60, 120, 240, 240]
 
 
-def test_a_limit_that_never_ends(github: StandIn, client: GitHub, clock: Clock) -> None:
+def test_a_limit_that_never_ends(github, client, clock):
     github.fault("GET", "pulls", said(429, "slow down"), times=100)
     with pytest.raises(GitHubError, match="no success in 6 attempts.*; last: 429 slow down"):
         list(client.items("pulls"))
@@ -55,14 +53,14 @@ def test_a_limit_that_never_ends(github: StandIn, client: GitHub, clock: Clock) 
 
 
 @pytest.mark.parametrize("fault", [Response("bad gateway", 502), Response("", 520), Response("", 408), DROP, HANG])
-def test_faults_that_pass_are_waited_out(github: StandIn, client: GitHub, clock: Clock, fault: object) -> None:
+def test_faults_that_pass_are_waited_out(github, client, clock, fault):
     github.pull(7, "a" * 40)
     github.fault("GET", "pulls", fault, times=2)
     assert client.get("pulls/7")["number"] == 7
     assert clock.slept == [1, 2]
 
 
-def test_a_server_that_is_down_is_asked_for_a_quarter_of_an_hour(github: StandIn, client: GitHub, clock: Clock) -> None:
+def test_a_server_that_is_down_is_asked_for_a_quarter_of_an_hour(github, client, clock):
     github.fault("GET", "pulls", Response("bad gateway", 502), times=1000)
     with pytest.raises(GitHubError, match=r"GET pulls/7: no success in \d+ attempts, .*; last: 502 bad gateway"):
         client.get("pulls/7")
@@ -71,7 +69,7 @@ def test_a_server_that_is_down_is_asked_for_a_quarter_of_an_hour(github: StandIn
 
 
 @pytest.mark.parametrize("fault", [Response("", 502), DROP, HANG])
-def test_a_post_whose_answer_was_lost_is_not_repeated_blindly(github: StandIn, client: GitHub, fault: object) -> None:
+def test_a_post_whose_answer_was_lost_is_not_repeated_blindly(github, client, fault):
     github.fault("POST", "dispatches", fault, after=True)
     with pytest.raises(GitHubError, match="may have been carried out"):
         client.post("actions/workflows/gpu.yml/dispatches", {"ref": "main"})
@@ -79,7 +77,7 @@ def test_a_post_whose_answer_was_lost_is_not_repeated_blindly(github: StandIn, c
 
 
 @pytest.mark.parametrize("after", [True, False])
-def test_what_must_not_be_made_twice_is_looked_for_first(github: StandIn, client: GitHub, after: bool) -> None:
+def test_what_must_not_be_made_twice_is_looked_for_first(github, client, after):
     github.fault("POST", "comments", Response("", 502), after=after)
     find = lambda: next(client.items("issues/7/comments"), None)  # noqa: E731
     assert client.create("issues/7/comments", {"body": "one"}, find)["body"] == "one"
@@ -89,14 +87,14 @@ def test_what_must_not_be_made_twice_is_looked_for_first(github: StandIn, client
 # ---- answers that are not what they should be ----
 
 
-def test_html_with_200_is_said(github: StandIn, client: GitHub, clock: Clock) -> None:
+def test_html_with_200_is_said(github, client, clock):
     github.fault("GET", "pulls", HTML, times=9)
     with pytest.raises(GitHubError, match="answered 200 with text/html instead of JSON .*Sign in.*proxy"):
         client.get("pulls/7")
     assert clock.slept == []
 
 
-def test_half_an_answer_is_asked_for_again(github: StandIn, client: GitHub, clock: Clock) -> None:
+def test_half_an_answer_is_asked_for_again(github, client, clock):
     github.fault("GET", "pulls", Response('[{"number": 1', 200, content_type="application/json"))
     assert list(client.items("pulls")) == []
     assert clock.slept == [1]
@@ -114,16 +112,14 @@ def test_half_an_answer_is_asked_for_again(github: StandIn, client: GitHub, cloc
         (422, {}, "422 Gone"),
     ],
 )
-def test_a_refusal_is_final(
-    github: StandIn, client: GitHub, clock: Clock, status: int, headers: dict[str, str], hint: str
-) -> None:
+def test_a_refusal_is_final(github, client, clock, status, headers, hint):
     github.fault("POST", "comments", said(status, "Gone", **headers))
     with pytest.raises(GitHubError, match=hint) as refusal:
         client.post("issues/7/comments", {"body": "one"})
     assert (clock.slept, len(github.calls), refusal.value.status) == ([], 1, status)
 
 
-def test_a_status_that_is_awaited_is_none(github: StandIn, client: GitHub) -> None:
+def test_a_status_that_is_awaited_is_none(github, client):
     assert client.get("pulls/7", none_for=(404,)) is None
     assert list(client.items("commits/zzz/nothing", none_for=(404,))) == []
     client.delete("issues/comments/5")
@@ -132,7 +128,7 @@ def test_a_status_that_is_awaited_is_none(github: StandIn, client: GitHub) -> No
 # ---- pages and redirections ----
 
 
-def test_a_list_of_many_pages(github: StandIn, client: GitHub) -> None:
+def test_a_list_of_many_pages(github, client):
     for number in range(330):
         github.comment(7, str(number))
     assert [comment["body"] for comment in client.items("issues/7/comments")] == [str(n) for n in range(330)]
@@ -140,7 +136,7 @@ def test_a_list_of_many_pages(github: StandIn, client: GitHub) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_repository_that_was_renamed(github: StandIn, client: GitHub, whole: bool) -> None:
+def test_a_repository_that_was_renamed(github, client, whole):
     """GitHub redirects what changes something with 307, which is repeated verbatim."""
     place = (github.url if whole else "") + "/repos/o/r/issues/8/comments"
     github.fault("POST", "issues/7/", Response("", 307, {"Location": place}))
@@ -148,21 +144,21 @@ def test_a_repository_that_was_renamed(github: StandIn, client: GitHub, whole: b
     assert github.bodies(8) == ["one"]
 
 
-def test_redirections_in_a_circle(github: StandIn, client: GitHub) -> None:
+def test_redirections_in_a_circle(github, client):
     github.fault("GET", "pulls", Response("", 301, {"Location": "/repos/o/r/pulls"}), times=100)
     with pytest.raises(GitHubError, match="redirected too often"):
         client.get("pulls")
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_the_token_never_goes_to_another_host(github: StandIn, client: GitHub, status: int) -> None:
+def test_the_token_never_goes_to_another_host(github, client, status):
     with StandIn() as other:
         github.fault("GET", "pulls", Response("", status, {"Location": f"{other.url}/repos/o/r/pulls"}))
         client.get("pulls")
         assert [call.token for call in other.calls] == [""]
 
 
-def test_a_next_page_on_another_host_is_not_read(github: StandIn, client: GitHub) -> None:
+def test_a_next_page_on_another_host_is_not_read(github, client):
     with StandIn() as other:
         headers = {"Link": f'<{other.url}/repos/o/r/pulls?page=2>; rel="next"'}
         github.fault("GET", "pulls", Response("[]", 200, headers, content_type="application/json"))
@@ -171,7 +167,7 @@ def test_a_next_page_on_another_host_is_not_read(github: StandIn, client: GitHub
         assert other.calls == []
 
 
-def test_a_list_without_end(github: StandIn, client: GitHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_without_end(github, client, monkeypatch):
     monkeypatch.setattr(client_module, "PAGES", 3)
     page = Response(json.dumps([1]), 200, {"Link": '</repos/o/r/pulls>; rel="next"'}, content_type="application/json")
     github.fault("GET", "pulls", page, times=99)
@@ -186,12 +182,12 @@ def test_a_list_without_end(github: StandIn, client: GitHub, monkeypatch: pytest
     ("repository", "token", "message"),
     [("o", "t", "owner/name"), ("o/r/x", "t", "owner/name"), ("o/..", "t", "owner/name"), ("o/r", "", "GITHUB_TOKEN")],
 )
-def test_bad_settings(repository: str, token: str, message: str) -> None:
+def test_bad_settings(repository, token, message):
     with pytest.raises(GitHubError, match=message):
         GitHub(repository, token)
 
 
 @pytest.mark.parametrize("api", ["http://api.github.com", "ftp://127.0.0.1", "api.github.com", "http://127.0.0.1.x.y"])
-def test_the_token_is_not_sent_in_the_clear(api: str) -> None:
+def test_the_token_is_not_sent_in_the_clear(api):
     with pytest.raises(GitHubError, match="must be an https address"):
         GitHub("o/r", "t", api)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,7 +13,6 @@ from werkzeug import Response
 
 from ci.__main__ import main
 from ci.github import orders
-from ci.github.client import GitHub
 from ci.github.orders import OrderError, parse, read_event
 from tests.standins.github import StandIn
 
@@ -45,7 +43,7 @@ def event(body: str, **changes: object) -> dict:
 
 
 @pytest.fixture
-def ask(github: StandIn, environ: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def ask(github, environ, monkeypatch, tmp_path):
     """ask(body, *options, **changes of the event) runs the verb on the stand-in."""
     monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path / "output"))
     github.permissions["maintainer"] = "write"
@@ -71,9 +69,7 @@ def outcome(result: Result) -> dict:
     ("named", "pool", "where"),
     [(SHA, "", "every pool"), (SHA[:8], "", "every pool"), (SHA[:12].upper(), "mi300x-8", "`mi300x-8`")],
 )
-def test_gpu_is_for_exactly_the_commit_that_was_named(
-    github: StandIn, ask, tmp_path: Path, named: str, pool: str, where: str
-) -> None:
+def test_gpu_is_for_exactly_the_commit_that_was_named(github, ask, tmp_path, named, pool, where):
     done = outcome(ask(f"/ridgeline gpu {named} {pool}\nplease"))
     assert (done["action"], done["sha"], done["by"], done["pool"]) == ("gpu", SHA, "maintainer", pool)
     assert (tmp_path / "output").read_text() == f"action=gpu\nsha={SHA}\npool={pool}\npull_request=7\n"
@@ -81,7 +77,7 @@ def test_gpu_is_for_exactly_the_commit_that_was_named(
     assert github.bodies(7) == [f"<!-- ridgeline:answer:99 -->\nMeasuring `{SHA}` on {where}."]
 
 
-def test_gpu_is_refused_when_the_head_has_moved(github: StandIn, ask) -> None:
+def test_gpu_is_refused_when_the_head_has_moved(github, ask):
     github.pulls[0]["head"]["sha"] = OTHER
     done = outcome(ask(f"/ridgeline gpu {SHA}"))
     assert (done["action"], done["sha"]) == ("refused", "")
@@ -89,7 +85,7 @@ def test_gpu_is_refused_when_the_head_has_moved(github: StandIn, ask) -> None:
     assert github.reactions[99][0]["content"] == "-1"
 
 
-def test_a_commit_of_a_fork_is_named_in_full(github: StandIn, ask) -> None:
+def test_a_commit_of_a_fork_is_named_in_full(github, ask):
     github.pulls[0]["head"]["repo"] = {"full_name": "stranger/r"}
     assert "all 40 digits" in outcome(ask(f"/ridgeline gpu {SHA[:39]}"))["answer"]
     assert outcome(ask(f"/ridgeline gpu {SHA}"))["action"] == "gpu"
@@ -101,19 +97,19 @@ def test_a_commit_of_a_fork_is_named_in_full(github: StandIn, ask) -> None:
     ("permission", "granted"),
     [("admin", True), ("maintain", True), ("write", True), ("triage", False), ("read", False), (None, False)],
 )
-def test_who_may_is_asked_of_the_api(github: StandIn, ask, permission: str | None, granted: bool) -> None:
+def test_who_may_is_asked_of_the_api(github, ask, permission, granted):
     github.permissions = {"maintainer": permission} if permission else {}
     done = outcome(ask(f"/ridgeline gpu {SHA}", comment__author_association="NONE" if granted else "OWNER"))
     assert done["action"] == ("gpu" if granted else "refused")
     assert granted or "people with write access" in github.bodies(7)[0]
 
 
-def test_a_closed_pull_request(github: StandIn, ask) -> None:
+def test_a_closed_pull_request(github, ask):
     github.pulls[0]["state"] = "closed"
     assert "is closed" in outcome(ask(f"/ridgeline gpu {SHA}"))["answer"]
 
 
-def test_an_event_of_another_repository(github: StandIn, ask) -> None:
+def test_an_event_of_another_repository(github, ask):
     assert outcome(ask(f"/ridgeline gpu {SHA}", repository__full_name="evil/r"))["action"] == "refused"
 
 
@@ -129,7 +125,7 @@ def test_an_event_of_another_repository(github: StandIn, ask) -> None:
         {"comment__user": {"login": "some-app[bot]", "type": "Bot"}},
     ],
 )
-def test_what_is_no_new_comment_of_a_person_on_a_pull_request(github: StandIn, ask, changes: dict) -> None:
+def test_what_is_no_new_comment_of_a_person_on_a_pull_request(github, ask, changes):
     assert outcome(ask(f"/ridgeline gpu {SHA}", **changes))["action"] == "nothing"
     assert github.calls == []
 
@@ -137,7 +133,7 @@ def test_what_is_no_new_comment_of_a_person_on_a_pull_request(github: StandIn, a
 @pytest.mark.parametrize(
     "body", ["", "nice", f"> /ridgeline gpu {SHA}", f"text\n/ridgeline gpu {SHA}", "/ridgelines gpu"]
 )
-def test_other_comments_are_left_alone(github: StandIn, ask, body: str) -> None:
+def test_other_comments_are_left_alone(github, ask, body):
     assert outcome(ask(body))["action"] == "nothing"
     assert github.calls == []
 
@@ -152,7 +148,7 @@ def test_other_comments_are_left_alone(github: StandIn, ask, body: str) -> None:
         ("/ridgeline gpu $(id)abcdef0", "8 to 40 hex digits"),
     ],
 )
-def test_an_order_that_is_not_right_is_answered(github: StandIn, ask, body: str, said: str) -> None:
+def test_an_order_that_is_not_right_is_answered(github, ask, body, said):
     done = outcome(ask(body))
     assert done["action"] == "refused"
     assert said in github.bodies(7)[0]
@@ -161,7 +157,7 @@ def test_an_order_that_is_not_right_is_answered(github: StandIn, ask, body: str,
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.text())
-def test_no_text_breaks_the_reading(text: str) -> None:
+def test_no_text_breaks_the_reading(text):
     for body in (text, f"/ridgeline {text}", f"/ridgeline gpu {text}"):
         with contextlib.suppress(OrderError):
             order = parse(body)
@@ -180,7 +176,7 @@ def test_no_text_breaks_the_reading(text: str) -> None:
         (" " * 5_000_001, "larger than"),
     ],
 )
-def test_an_event_that_is_none(tmp_path: Path, text: str, said: str) -> None:
+def test_an_event_that_is_none(tmp_path, text, said):
     (tmp_path / "event.json").write_text(text)
     with pytest.raises(OrderError, match=said):
         read_event(tmp_path / "event.json")
@@ -191,14 +187,14 @@ def test_an_event_that_is_none(tmp_path: Path, text: str, said: str) -> None:
 
 @pytest.mark.parametrize("path", ["reactions", "issues/7/comments"])
 @pytest.mark.parametrize("after", [True, False])
-def test_a_second_run_of_the_job_answers_once(github: StandIn, ask, path: str, after: bool) -> None:
+def test_a_second_run_of_the_job_answers_once(github, ask, path, after):
     ask(f"/ridgeline gpu {SHA}")
     github.fault("POST", path, Response("", 502), after=after)
     ask(f"/ridgeline gpu {SHA}")
     assert len(github.bodies(7)) == 1
 
 
-def test_a_dry_run_changes_nothing(github: StandIn, ask, tmp_path: Path) -> None:
+def test_a_dry_run_changes_nothing(github, ask, tmp_path):
     assert outcome(ask(f"/ridgeline gpu {SHA}", "--dry-run"))["action"] == "gpu"
     assert {call.method for call in github.calls} == {"GET"}
     assert not (tmp_path / "output").exists()
@@ -210,9 +206,7 @@ TRUSTED = "0" * 40
 
 
 @pytest.mark.parametrize("before", [None, "1" * 40])
-def test_a_run_has_the_files_of_the_default_branch_and_the_commit_as_data(
-    github: StandIn, client: GitHub, before: str | None
-) -> None:
+def test_a_run_has_the_files_of_the_default_branch_and_the_commit_as_data(github, client, before):
     if before:
         github.refs[orders.REF] = before
     assert orders.start(client, SHA, {"pool": "mi300x", "gpus": ""}) == TRUSTED
@@ -223,7 +217,7 @@ def test_a_run_has_the_files_of_the_default_branch_and_the_commit_as_data(
 
 
 @pytest.mark.parametrize("sha", ["main", "a" * 39, "A" * 40, "", "refs/pull/1/head", "a" * 40 + "\n"])
-def test_a_run_is_for_exactly_one_commit(github: StandIn, environ: None, sha: str) -> None:
+def test_a_run_is_for_exactly_one_commit(github, environ, sha):
     done = CliRunner().invoke(main, ["start", sha])
     assert (done.exit_code, "is not a full commit hash" in done.output) == (3, True)
     assert github.calls == []
@@ -243,9 +237,7 @@ class Time:
 
 @pytest.mark.parametrize(("comes_at", "taken"), [(60.0, True), (1e9, False)])
 @pytest.mark.parametrize("caller", ["", "GPU / "])
-def test_a_machine_that_does_not_come_is_noticed(
-    github: StandIn, client: GitHub, caller: str, comes_at: float, taken: bool
-) -> None:
+def test_a_machine_that_does_not_come_is_noticed(github, client, caller, comes_at, taken):
     job = github.job(["mi300x"], name=f"{caller}mi300x-8 / Measure")
     time = Time(github, comes_at)
     asked = (client, job["run_id"], "mi300x-8 / Measure", 5, time.sleep, lambda: time.now)
@@ -253,7 +245,7 @@ def test_a_machine_that_does_not_come_is_noticed(
     assert time.now <= 300
 
 
-def test_the_verbs(github: StandIn, environ: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_verbs(github, environ, monkeypatch):
     run = CliRunner().invoke
     dry = run(main, ["start", SHA, "--dry-run"])
     assert dry.exit_code == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,7 +19,7 @@ from ci.report import json_report, markdown
 from ci.report.markdown import CUT, LIMIT, MARKER, blocks, shortened
 from ci.report.model import Report
 from tests.ci.report import samples
-from tests.standins.github import BOT, StandIn, said
+from tests.standins.github import BOT, said
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "f" * 40
@@ -28,12 +27,12 @@ FASTER = Report(Judgement(Verdict.FASTER, "gemm takes 10 % less"))
 
 
 @pytest.fixture
-def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_sleep(monkeypatch):
     monkeypatch.setattr(client_module.time, "sleep", lambda seconds: None)
 
 
 @pytest.fixture
-def posted(environ: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def posted(environ, monkeypatch, tmp_path):
     """Runs the verb on the stand-in: posted(report, *options)."""
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
 
@@ -47,7 +46,7 @@ def posted(environ: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     return run
 
 
-def test_check_comment_and_summary(github: StandIn, posted, tmp_path: Path) -> None:
+def test_check_comment_and_summary(github, posted, tmp_path):
     github.pull(7, SHA)
     github.pull(8, SHA, fork=True)
     options = ("--pool", "mi300x", "--summary", "--link", "run=https://x.example/1")
@@ -78,12 +77,12 @@ def test_check_comment_and_summary(github: StandIn, posted, tmp_path: Path) -> N
         (Verdict.NOT_COMPARABLE, "neutral"),
     ],
 )
-def test_the_verdict_is_the_conclusion(github: StandIn, posted, verdict: Verdict, conclusion: str) -> None:
+def test_the_verdict_is_the_conclusion(github, posted, verdict, conclusion):
     posted(Report(Judgement(verdict, "why")))
     assert [check["conclusion"] for check in github.checks] == [conclusion]
 
 
-def test_one_comment_has_a_section_for_each_pool_and_an_absent_one_delays_none(github: StandIn, posted) -> None:
+def test_one_comment_has_a_section_for_each_pool_and_an_absent_one_delays_none(github, posted):
     github.pull(7, SHA)
     absent = ("--missing", "absent: no runner of this pool took the job within 30 minutes")
     assert posted(None, "--pool", "mi355x", *absent).exit_code == 0
@@ -100,7 +99,7 @@ def test_one_comment_has_a_section_for_each_pool_and_an_absent_one_delays_none(g
     assert "absent" not in body
 
 
-def test_a_comment_is_of_one_commit(github: StandIn, posted) -> None:
+def test_a_comment_is_of_one_commit(github, posted):
     pull = github.pull(7, SHA)
     posted(samples.slower(), "--pool", "mi300x")
     pull["head"]["sha"] = OTHER
@@ -110,7 +109,7 @@ def test_a_comment_is_of_one_commit(github: StandIn, posted) -> None:
     assert "mi300x" not in body
 
 
-def test_a_job_that_calls_itself_ridgeline_has_no_section(github: StandIn, posted) -> None:
+def test_a_job_that_calls_itself_ridgeline_has_no_section(github, posted):
     """A stranger names the jobs of his workflow as he likes; GitHub makes their check runs and their external ids."""
     github.pull(7, SHA)
     posted(samples.slower(), "--pool", "mi300x")
@@ -122,7 +121,7 @@ def test_a_job_that_calls_itself_ridgeline_has_no_section(github: StandIn, poste
     assert "## ✅ SAME\n" not in body
 
 
-def test_pools_that_end_at_once_are_all_in_the_comment(github: StandIn, posted) -> None:
+def test_pools_that_end_at_once_are_all_in_the_comment(github, posted):
     """Another pool posts its check run, and its comment, between our reading of the check runs and our writing."""
     github.pull(7, SHA)
     github.fault("POST", "issues/7/comments", None, meanwhile=lambda: posted(FASTER, "--pool", "mi325x", name="2"))
@@ -133,14 +132,14 @@ def test_pools_that_end_at_once_are_all_in_the_comment(github: StandIn, posted) 
 
 
 @pytest.mark.parametrize("path", ["check-runs", "issues/7/comments"])
-def test_a_lost_answer_doubles_nothing(github: StandIn, posted, no_sleep: None, path: str) -> None:
+def test_a_lost_answer_doubles_nothing(github, posted, no_sleep, path):
     github.pull(7, SHA)
     github.fault("POST", path, Response("", 502), after=True)
     assert posted(samples.slower()).exit_code == 0
     assert (len(github.checks), len(github.bodies(7))) == (1, 1)
 
 
-def test_a_report_that_is_refused_is_told_where_that_is_wanted(github: StandIn, posted) -> None:
+def test_a_report_that_is_refused_is_told_where_that_is_wanted(github, posted):
     github.pull(7, SHA)
     refused = posted('{"verdict": "SAME"}')
     assert refused.exit_code == 3
@@ -152,7 +151,7 @@ def test_a_report_that_is_refused_is_told_where_that_is_wanted(github: StandIn, 
     assert "http://evil" not in body
 
 
-def test_links_of_a_stranger_are_dropped(github: StandIn, posted) -> None:
+def test_links_of_a_stranger_are_dropped(github, posted):
     github.pull(7, SHA)
     posted(samples.hostile())
     for text in (*github.bodies(7), github.checks[0]["output"]["summary"]):
@@ -160,7 +159,7 @@ def test_links_of_a_stranger_are_dropped(github: StandIn, posted) -> None:
         assert "<script" not in text
 
 
-def test_a_pull_request_that_is_locked_keeps_no_other_from_its_comment(github: StandIn, posted) -> None:
+def test_a_pull_request_that_is_locked_keeps_no_other_from_its_comment(github, posted):
     github.pull(7, SHA)
     github.pull(8, SHA, fork=True)
     github.fault("POST", "issues/7/comments", said(403, "the conversation is locked"))
@@ -170,7 +169,7 @@ def test_a_pull_request_that_is_locked_keeps_no_other_from_its_comment(github: S
     assert (len(github.bodies(7)), len(github.bodies(8))) == (0, 1)
 
 
-def test_a_link_is_refused(github: StandIn, posted, tmp_path: Path) -> None:
+def test_a_link_is_refused(github, posted, tmp_path):
     (tmp_path / "other.json").symlink_to("/etc/passwd")
     shown = CliRunner().invoke(main, ["report", str(tmp_path / "other.json"), "--post", SHA])
     assert shown.exit_code == 3
@@ -178,14 +177,14 @@ def test_a_link_is_refused(github: StandIn, posted, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pool", ["a b", "x" * 61, "x\ny"])
-def test_a_pool_is_a_plain_word(github: StandIn, posted, pool: str) -> None:
+def test_a_pool_is_a_plain_word(github, posted, pool):
     shown = posted(samples.same(), "--pool", pool)
     assert (shown.exit_code, github.calls) == (3, [])
     assert "use at most 60 letters" in shown.stderr
 
 
 @pytest.mark.parametrize("name", ["GITHUB_REPOSITORY", "GITHUB_TOKEN"])
-def test_settings_that_are_missing_are_named(name: str) -> None:
+def test_settings_that_are_missing_are_named(name):
     environ = {"GITHUB_REPOSITORY": "o/r", "GITHUB_TOKEN": "t", name: ""}
     with pytest.raises(client_module.GitHubError, match=f"{name} not set"):
         client_module.of_environment(environ)
@@ -199,7 +198,7 @@ PARTS = st.lists(st.sampled_from(["## a", "<details>", "</details>", "text", "ü
 
 
 @pytest.mark.parametrize("name", ["x -->", MARKER, "a\n</details>\n<details>\n"])
-def test_a_report_breaks_no_other_section(name: str) -> None:
+def test_a_report_breaks_no_other_section(name):
     def text(words: str) -> str:
         cases = tuple(dataclasses.replace(case, case=words, evidence=(words,)) for case in samples.SLOWER_CASES)
         return markdown.section(Report(Judgement(Verdict.SAME, words, cases), title=words))
@@ -209,7 +208,7 @@ def test_a_report_breaks_no_other_section(name: str) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 3, 12])
-def test_a_comment_is_within_the_limit_whatever_it_holds(number: int) -> None:
+def test_a_comment_is_within_the_limit_whatever_it_holds(number):
     long = markdown.section(dataclasses.replace(samples.slower(), title="long"))
     table = "## long\n\n" + "\n\n".join(["| ä |" * 700] * 60) + f"\n\n{long}"
     body = comment_text({f"p{i}": table for i in range(number)})
@@ -217,7 +216,7 @@ def test_a_comment_is_within_the_limit_whatever_it_holds(number: int) -> None:
     assert (body.startswith(MARKER), body.count(CUT), body.count("## long\n")) == (True, number, number)
 
 
-def test_only_blocks_are_left_out() -> None:
+def test_only_blocks_are_left_out():
     assert blocks(FOLDED) == ["## x", FOLDED[6:-16], "<sub>end</sub>"]
     assert shortened(FOLDED, 100) == FOLDED
     long = FOLDED.replace("one", "one" * 100)
@@ -226,7 +225,7 @@ def test_only_blocks_are_left_out() -> None:
 
 
 @given(PARTS, st.integers(0, 400))
-def test_shortened_text_is_within_its_limit(parts: list[str], limit: int) -> None:
+def test_shortened_text_is_within_its_limit(parts, limit):
     text = "\n\n".join(parts)
     assert len(shortened(text, limit).encode()) <= max(limit, len(CUT))
     assert "\n\n".join(blocks(text)) == text
@@ -242,20 +241,20 @@ def keep(client: GitHub, body: str = ONE) -> str:
 
 
 @pytest.mark.parametrize("there", [ONE, ONE + "\n", ONE.replace("\n", "\r\n")])
-def test_unchanged_is_not_edited(github: StandIn, client: GitHub, there: str) -> None:
+def test_unchanged_is_not_edited(github, client, there):
     github.comment(7, there)
     assert keep(client) == "unchanged"
     assert (github.told("PATCH"), github.told("POST", "issues")) == ([], [])
 
 
 @pytest.mark.parametrize(("body", "author"), [(f"{MARKER}\nmine now", "mallory"), (f"see {MARKER}", BOT)])
-def test_a_comment_that_is_not_ours_is_left_alone(github: StandIn, client: GitHub, body: str, author: str) -> None:
+def test_a_comment_that_is_not_ours_is_left_alone(github, client, body, author):
     github.comment(7, body, author=author)
     assert keep(client) == "created"
     assert github.bodies(7) == [body, ONE]
 
 
-def test_of_duplicates_the_oldest_stays(github: StandIn, client: GitHub) -> None:
+def test_of_duplicates_the_oldest_stays(github, client):
     oldest = github.comment(7, ONE)["id"]
     github.comment(7, "a person", author="someone")
     github.comment(7, ONE)
@@ -266,7 +265,7 @@ def test_of_duplicates_the_oldest_stays(github: StandIn, client: GitHub) -> None
 
 
 @pytest.mark.parametrize("author", ["my-ridgeline[bot]", "a-person"])
-def test_the_author_is_whoever_the_token_belongs_to(github: StandIn, client: GitHub, author: str) -> None:
+def test_the_author_is_whoever_the_token_belongs_to(github, client, author):
     github.comment(7, f"{MARKER}\nof the workflow's own token", author=BOT)
     github.author = author
     assert [keep(client), keep(client, TWO)] == ["created", "updated"]
@@ -274,14 +273,14 @@ def test_the_author_is_whoever_the_token_belongs_to(github: StandIn, client: Git
 
 
 @pytest.mark.parametrize("fault", [None, said(404, "Not Found"), Response("", 502)])
-def test_a_token_that_cannot_say_whose_it_is_is_the_workflows(github: StandIn, client: GitHub, fault: object) -> None:
+def test_a_token_that_cannot_say_whose_it_is_is_the_workflows(github, client, fault):
     github.identity = False
     github.fault("POST", "graphql", fault, times=99)
     assert [keep(client), keep(client, TWO)] == ["created", "updated"]
     assert github.bodies(7) == [TWO]
 
 
-def test_every_pull_request_with_this_head(github: StandIn, client: GitHub) -> None:
+def test_every_pull_request_with_this_head(github, client):
     github.pull(7, SHA)
     github.pull(9, SHA, fork=True)
     github.pull(11, SHA, state="closed")
@@ -292,7 +291,7 @@ def test_every_pull_request_with_this_head(github: StandIn, client: GitHub) -> N
 
 @pytest.mark.parametrize("status", [401, 403, 422])
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
-def test_a_refusal_is_said(github: StandIn, client: GitHub, method: str, status: int) -> None:
+def test_a_refusal_is_said(github, client, method, status):
     if method == "PATCH":
         github.comment(7, TWO)
     github.fault(method, "comments", said(status, "locked"), times=9)
@@ -301,6 +300,6 @@ def test_a_refusal_is_said(github: StandIn, client: GitHub, method: str, status:
 
 
 @pytest.mark.parametrize("sha", ["", "HEAD", "0123", SHA.upper(), SHA + "/../x", SHA + "\n"])
-def test_only_full_hashes(client: GitHub, sha: str) -> None:
+def test_only_full_hashes(client, sha):
     with pytest.raises(GitHubError, match="not a full commit hash"):
         pull_requests(client, sha)

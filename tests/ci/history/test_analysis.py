@@ -80,11 +80,11 @@ NEWER_TORCH = [ENV] * 30 + [ENV.replace("torch2.11.0", "torch2.12.0")] * 30
         "what was fast for long is lost",
     ],
 )
-def test_what_a_history_tells(lines: list[Line], wanted: list[str]) -> None:
+def test_what_a_history_tells(lines, wanted):
     assert sorted(briefs(*lines)) == sorted(wanted)
 
 
-def test_an_event_says_how_much_where_and_of_what() -> None:
+def test_an_event_says_how_much_where_and_of_what():
     event = one(*step(30, 1.04))
     assert (event.first_bad, event.last_good.hash, event.between) == (facts(COUNT)[commit(30)], commit(29), 0)
     assert event.ratio_low < 1.04 < event.ratio_high
@@ -97,19 +97,19 @@ def test_an_event_says_how_much_where_and_of_what() -> None:
     assert (event.last_good.hash, event.first_bad.hash, event.between) == (commit(45), commit(50), 4)
 
 
-def test_versions_that_changed_are_causes() -> None:
+def test_versions_that_changed_are_causes():
     event = one(*pair(1, COUNT, theirs={30: 0.97}, env=NEWER_TORCH))
     assert [(cause.kind, cause.text) for cause in event.causes] == [("torch", "torch 2.11.0 → 2.12.0")]
 
 
-def test_cases_of_a_kernel_that_step_together_are_one_event() -> None:
+def test_cases_of_a_kernel_that_step_together_are_one_event():
     lines = [line for n, case in enumerate("abc") for line in pair(10 * n, COUNT, ours={30: 1.05}, case=case)]
     event = one(*lines)
     assert {m.key.case for m in event.moved} == {"a", "b", "c"}
     assert event.ratio == pytest.approx(1.05, abs=0.005)
 
 
-def test_the_same_code_on_both_sides_is_no_event_of_ours() -> None:
+def test_the_same_code_on_both_sides_is_no_event_of_ours():
     code = {"more": {"code": "c0ffee"}}
     assert events(*step(30, **code)) == []
     assert briefs(*pair(1, COUNT, theirs={30: 0.9}, **code)) == ["library faster open 30"]
@@ -135,7 +135,7 @@ NOTHING = PairedStep("", 1.0, 0.999, 1.001, 0.5)
     ],
     ids=["too small to be detected", "found beside it", "nothing moved", "elsewhere"],
 )
-def test_what_is_said_of_neighbours_in_the_same_trials_overrides(ours, verdict, wanted) -> None:
+def test_what_is_said_of_neighbours_in_the_same_trials_overrides(ours, verdict, wanted):
     whole = frame(pair(1, COUNT, ours=ours))
     here = (whole["commit"] == commit(30)) & (whole["backend"] == "triton")
     whole["compared_with"] = np.where(here, commit(29), "")
@@ -148,7 +148,7 @@ def test_what_is_said_of_neighbours_in_the_same_trials_overrides(ours, verdict, 
 # ---- states --------------------------------------------------------------------------------------------------------
 
 
-def test_an_accepted_level_is_the_one_to_hold() -> None:
+def test_an_accepted_level_is_the_one_to_hold():
     lines = pair(1, COUNT, ours={20: 1.08, 40: 1.05})
     first, second = events(*lines)
     held = events(*lines, triage=decision(first, "accepted", owner="A. Author", reason="worth it"))
@@ -161,7 +161,7 @@ def test_an_accepted_level_is_the_one_to_hold() -> None:
     assert briefs(*back, triage=accepted) == ["kernel slower accepted 20", "kernel faster open 40"]
 
 
-def test_an_acknowledged_event_is_open_and_still_ends() -> None:
+def test_an_acknowledged_event_is_open_and_still_ends():
     stands, ends = step(30), pair(1, COUNT, ours={30: 1.08, 45: 1 / 1.08})
     acked = decision(one(*stands), "acknowledged", owner="A. Author", link="https://example.org/1")
     assert briefs(*stands, triage=acked) == ["kernel slower open 30"]
@@ -171,7 +171,7 @@ def test_an_acknowledged_event_is_open_and_still_ends() -> None:
     assert one(*ends, triage=decision(one(*stands), "open")).state is EventState.OPEN
 
 
-def test_what_cannot_be_compared_any_more_is_not_waited_for() -> None:
+def test_what_cannot_be_compared_any_more_is_not_waited_for():
     event = one(*pair(1, COUNT, ours={30: 1.08, 45: 1.5}, yardstick=["1"] * 45 + ["2"] * 15))
     assert (brief(event), event.reason) == ("kernel slower accepted 30", "its benchmark definition has changed since")
     ended = [dataclasses.replace(line, seconds=line.seconds[:50]) for line in step(30)]
@@ -180,7 +180,7 @@ def test_what_cannot_be_compared_any_more_is_not_waited_for() -> None:
     assert briefs(*ended, *pair(40, COUNT, kernel="other")) == ["kernel slower open 30"]
 
 
-def test_a_case_that_comes_seldom_is_waited_for() -> None:
+def test_a_case_that_comes_seldom_is_waited_for():
     for last, state in ((56, EventState.OPEN), (52, EventState.ACCEPTED)):
         at = range(0, last + 1, 4)
         seldom = pair(1, len(at), ours={8: 1.08}, at=at)
@@ -190,12 +190,12 @@ def test_a_case_that_comes_seldom_is_waited_for() -> None:
 # ---- ids -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_id_stays_when_history_grows() -> None:
+def test_an_id_stays_when_history_grows():
     grown = (events(*pair(1, count, ours={30: 1.05}), count=count) for count in range(36, COUNT, 4))
     assert len({event.id for found in grown for event in found}) == 1
 
 
-def test_a_decision_is_found_where_the_place_moved() -> None:
+def test_a_decision_is_found_where_the_place_moved():
     event = one(*pair(1, COUNT, ours={30: 1.05}))
     moved = decision(event, "acknowledged", owner="A. Author")
     for place, known in ((31, True), (28, True), (33, False)):
@@ -211,7 +211,7 @@ def test_a_decision_is_found_where_the_place_moved() -> None:
 # ---- what a history can have been through --------------------------------------------------------------------------
 
 
-def test_a_clock_that_was_set_back_moves_nothing_that_git_knows() -> None:
+def test_a_clock_that_was_set_back_moves_nothing_that_git_knows():
     lines = pair(1, COUNT, ours={30: 1.05})
     wrong = {number: 1_000_000_000_000 + number for number in range(30, 40)}
     history = analyse(frame(lines, dates=wrong), commits=facts(COUNT))
@@ -219,7 +219,7 @@ def test_a_clock_that_was_set_back_moves_nothing_that_git_knows() -> None:
     assert history.commits == tuple(map(commit, range(COUNT)))
 
 
-def test_a_rewritten_history_stands_by_its_dates_and_is_said() -> None:
+def test_a_rewritten_history_stands_by_its_dates_and_is_said():
     known = {name: one for name, one in facts(COUNT).items() if int(name[:8], 16) >= 20}
     history = analyse(frame(pair(1, COUNT, ours={30: 1.05})), commits=known)
     assert [event.first_bad.hash for event in history.events] == [commit(30)]
@@ -227,7 +227,7 @@ def test_a_rewritten_history_stands_by_its_dates_and_is_said() -> None:
     assert "20 of 60 recorded commits are not in the history that git knows here" in history.notes[0]
 
 
-def test_a_commit_in_two_environments_counts_once() -> None:
+def test_a_commit_in_two_environments_counts_once():
     other = ENV.replace("3.6.0", "3.7.0")
     lines = [*pair(1, COUNT), *pair(2, 40, ours={0: 1.5}, at=range(20, 60), env=other)]
     history = analyse(frame(lines), commits=facts(COUNT))
@@ -250,7 +250,7 @@ def short(reach: float, trials: int = 3, steps: int = 1, of: int = 4):
     return [(event.first_bad.hash, len(event.moved)) for event in analyse(whole, commits=facts(4)).events]
 
 
-def test_a_large_step_needs_no_long_history_where_its_points_are_known_well() -> None:
+def test_a_large_step_needs_no_long_history_where_its_points_are_known_well():
     assert short(reach=0.02) == [(commit(2), 1)]
     assert short(reach=0.2) == [], "the intervals of both points meet"
     assert short(reach=0.02, trials=1) == [], "of one trial nobody knows how well it repeats"
@@ -268,7 +268,7 @@ def code(step_at: int, kernel: str = "gemm") -> list[exact.CodeRecord]:
     ]
 
 
-def test_a_change_of_code_is_a_cause_of_a_step_at_its_commit() -> None:
+def test_a_change_of_code_is_a_cause_of_a_step_at_its_commit():
     (found,) = events(*pair(1, COUNT, ours={30: 1.05}), code=code(30))
     (cause,) = found.causes
     assert cause.text == f"{commit(30)[:8]}: gemm/triton on gfx942, 2 configurations: vgpr 86 → 128"

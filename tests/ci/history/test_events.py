@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -38,7 +37,7 @@ def recorded(base: int, head: int, machine: str = "m", **changes: object) -> Rec
 
 
 @pytest.mark.parametrize("ends", [(1, 4), (2, 3), (1, 2), (3, 4)])
-def test_what_was_shown_within_the_range_is_the_first_cause(ends: tuple[int, int]) -> None:
+def test_what_was_shown_within_the_range_is_the_first_cause(ends):
     (found,) = with_explanations([EVENT], [recorded(*ends)], KNOWN)
     assert found.causes == (Cause("proven", SHOWN.sentence), *EVENT.causes)
     assert found.explanations == (SHOWN,)
@@ -56,11 +55,11 @@ def test_what_was_shown_within_the_range_is_the_first_cause(ends: tuple[int, int
     ],
     ids=["begins earlier", "ends later", "backwards", "another machine", "another case"],
 )
-def test_what_was_shown_elsewhere_says_nothing(one: RecordedCause) -> None:
+def test_what_was_shown_elsewhere_says_nothing(one):
     assert with_explanations([EVENT], [one], KNOWN) == (EVENT,)
 
 
-def test_what_was_not_found_is_no_cause_and_an_improvement_has_none() -> None:
+def test_what_was_not_found_is_no_cause_and_an_improvement_has_none():
     (found,) = with_explanations([EVENT], [recorded(1, 4, state="not found")], KNOWN)
     assert found.causes == EVENT.causes
     assert found.explanations
@@ -71,13 +70,13 @@ def test_what_was_not_found_is_no_cause_and_an_improvement_has_none() -> None:
 # The words of an event.
 
 
-def test_a_headline_says_what_moved_by_how_much_and_where() -> None:
+def test_a_headline_says_what_moved_by_how_much_and_where():
     assert words.headline(EVENT) == "gemm, triton slower: +10.0 % [+9.0, +11.0], m64 on m"
     library = dataclasses.replace(EVENT, kind=EventKind.LIBRARY)
     assert words.headline(library) == "gemm: the library triton became slower: +10.0 % [+9.0, +11.0], m64 on m"
 
 
-def test_who_and_what_may_be_to_blame() -> None:
+def test_who_and_what_may_be_to_blame():
     commit = CommitFacts("f" * 40, 0, "A. Author", "Faster tiles", 12)
     event = dataclasses.replace(EVENT, first_bad=commit)
     assert words.since(event) == "since ffffffff Faster tiles #12 (A. Author); or one of 2 before it"
@@ -88,7 +87,7 @@ def test_who_and_what_may_be_to_blame() -> None:
         assert words.narrowing(dataclasses.replace(wide, state=ended)) == ""
 
 
-def test_what_became_of_it() -> None:
+def test_what_became_of_it():
     assert words.standing(EVENT) == "open"
     assert words.standing(dataclasses.replace(EVENT, owner="Ada")) == "open, acknowledged by Ada"
     accepted = dataclasses.replace(EVENT, state=EventState.ACCEPTED, owner="Ada", reason="worth it")
@@ -97,7 +96,7 @@ def test_what_became_of_it() -> None:
     assert words.standing(back) == "back at 00000000"
 
 
-def test_the_order_of_need() -> None:
+def test_the_order_of_need():
     faster = dataclasses.replace(EVENT, id="f", direction=Direction.FASTER, ratio=0.5)
     larger = dataclasses.replace(EVENT, id="l", ratio=1.2)
     done = dataclasses.replace(EVENT, id="d", state=EventState.BACK)
@@ -129,7 +128,7 @@ def entry(name: str, **given: object) -> TriageEntry:
 @pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(entries, max_size=4, unique_by=lambda one: one.id))
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, listed) -> None:
+def test_what_is_written_is_read(tmp_path_factory, listed):
     path = tmp_path_factory.mktemp("t") / "events.toml"
     kept = Triage({one.id: one for one in listed})
     triage.save(kept, path)
@@ -139,12 +138,12 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, liste
     assert path.read_bytes() == before
 
 
-def test_a_lone_half_of_a_character_stops_nothing(tmp_path: Path) -> None:
+def test_a_lone_half_of_a_character_stops_nothing(tmp_path):
     triage.save(Triage({"0123456789": entry("0123456789", owner="a\udcff\x00\x7f")}), tmp_path / "e.toml")
     assert triage.load(tmp_path / "e.toml").entries["0123456789"].owner == "a?\x00\x7f"
 
 
-def test_two_branches_merge(tmp_path: Path) -> None:
+def test_two_branches_merge(tmp_path):
     git = Repo(tmp_path).git
     file = tmp_path / "events.toml"
     names = [digit * 10 for digit in "0369"]
@@ -173,7 +172,7 @@ def test_two_branches_merge(tmp_path: Path) -> None:
         ("[event", "not TOML"),
     ],
 )
-def test_damage_is_said(tmp_path: Path, text: str, said: str) -> None:
+def test_damage_is_said(tmp_path, text, said):
     file = tmp_path / "events.toml"
     file.write_text(text)
     with pytest.raises(TriageError, match="events.toml") as error:
@@ -181,7 +180,7 @@ def test_damage_is_said(tmp_path: Path, text: str, said: str) -> None:
     assert said in str(error.value)
 
 
-def test_an_id_by_its_first_digits() -> None:
+def test_an_id_by_its_first_digits():
     known = ["0123456789", "0123ffffff", "abcdefabcd"]
     assert triage.chosen("AB", known) == "abcdefabcd"
     assert triage.chosen("0123f", known) == "0123ffffff"

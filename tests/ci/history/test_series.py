@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -61,7 +60,7 @@ def _judged(whole: pd.DataFrame, key: SeriesKey, stretch: list[tuple[int, int]])
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(row, min_size=1, max_size=40, unique_by=lambda one: one[:5]))
-def test_arrays_are_what_loops_find(rows) -> None:
+def test_arrays_are_what_loops_find(rows):
     lines = [
         Line(kernel, "c", [seconds], backend, machine, backend == "blas", [at], env, version)
         for machine, kernel, backend, at, env, version, seconds in rows
@@ -82,7 +81,7 @@ def test_arrays_are_what_loops_find(rows) -> None:
     assert sorted(expected, key=lambda one: (one[0], one[1][:1])) == sorted(found, key=lambda one: (one[0], one[1][:1]))
 
 
-def test_the_paired_ratio_counts_where_there_is_one() -> None:
+def test_the_paired_ratio_counts_where_there_is_one():
     whole = frame(pair(1, 6))
     whole["paired_ratio"], whole["paired_with"] = np.nan, ""
     ours = whole["backend"] == "triton"
@@ -94,12 +93,12 @@ def test_the_paired_ratio_counts_where_there_is_one() -> None:
     assert tracks.vendor(track) == "other"
 
 
-def test_commits_without_a_place_are_no_points() -> None:
+def test_commits_without_a_place_are_no_points():
     tracks = series.tracks(frame([Line("gemm", "c", [1e-3] * 4)]), {commit(1): 0, commit(3): 1})
     assert tracks.place.tolist() == [0, 1]
 
 
-def test_where_an_operator_was_measured_and_how_long_a_series_was_missing() -> None:
+def test_where_an_operator_was_measured_and_how_long_a_series_was_missing():
     lines = [*pair(1, 10), *pair(5, 4, case="seldom", at=(0, 2, 3, 8))]
     tracks = series.tracks(frame(lines), {commit(number): number for number in range(10)})
     assert tracks.operator_places("h200x1-00000001", "gemm").tolist() == list(range(10))
@@ -111,7 +110,7 @@ def test_where_an_operator_was_measured_and_how_long_a_series_was_missing() -> N
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Repo:
+def repo(tmp_path):
     return Repo(tmp_path)
 
 
@@ -125,14 +124,14 @@ def repo(tmp_path: Path) -> Repo:
         ("", None),
     ],
 )
-def test_author_subject_and_pull_request(repo: Repo, subject: str, number: int | None) -> None:
+def test_author_subject_and_pull_request(repo, subject, number):
     name = repo.commit(subject, author="Ä. <b>Author</b>")
     (facts,) = read_commits(repo.folder).values()
     assert (facts.hash, facts.subject, facts.pull_request) == (name, subject, number)
     assert facts.date_ms == 1_793_534_400_000
 
 
-def test_hostile_subjects_stay_in_their_commit(repo: Repo) -> None:
+def test_hostile_subjects_stay_in_their_commit(repo):
     subjects = ["a\x1eb", "\u202e%H%x00", "x" * 5000, "", "last"]
     names = [repo.commit(subject) for subject in subjects]
     found = read_commits(repo.folder)
@@ -141,7 +140,7 @@ def test_hostile_subjects_stay_in_their_commit(repo: Repo) -> None:
     assert max(len(one.subject) for one in found.values()) == 300
 
 
-def test_one_call_knows_branches_and_skips_what_git_does_not_know(repo: Repo) -> None:
+def test_one_call_knows_branches_and_skips_what_git_does_not_know(repo):
     first = repo.commit("first", 1)
     repo.git("checkout", "-q", "-b", "side")
     side = repo.commit("side", 2)
@@ -151,14 +150,14 @@ def test_one_call_knows_branches_and_skips_what_git_does_not_know(repo: Repo) ->
     assert list(read_commits(repo.folder, [side, "f" * 40, "nonsense", "--all"])) == [first, side, main]
 
 
-def test_no_repository_no_facts(tmp_path: Path) -> None:
+def test_no_repository_no_facts(tmp_path):
     assert read_commits(tmp_path) == {}
     assert read_commits(tmp_path / "nowhere") == {}
     Repo(tmp_path)
     assert read_commits(tmp_path) == {}
 
 
-def test_between_is_what_git_counts(repo: Repo) -> None:
+def test_between_is_what_git_counts(repo):
     random.seed(3)
     for number in range(12):
         repo.commit(f"main {number}", 1 + number)
@@ -175,7 +174,7 @@ def test_between_is_what_git_counts(repo: Repo) -> None:
         assert order.between(good, bad) == max(counted - 1, 0)
 
 
-def test_the_order_is_gits_before_dates() -> None:
+def test_the_order_is_gits_before_dates():
     known = {name: CommitFacts(name, date) for name, date in (("a", 10), ("b", 5), ("c", 30))}  # b: a clock set back
     order = CommitOrder({"c": 1, "b": 2, "a": 3, "x": 12, "y": 40, "z": 0}, known)
     assert order.names == ("z", "a", "b", "x", "c", "y")

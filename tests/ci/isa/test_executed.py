@@ -179,7 +179,7 @@ ON_BOTH = WRONG.replace("gfx942", "gfx942, gfx950")
 
 
 @pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+def program(monkeypatch, tmp_path):
     """How the child ends that looks at head ("exit") and at base ("base"), and head's command line ("argv")."""
     told: dict[str, Any] = {"exit": ChildExit(MEASURED), "base": ChildExit(MEASURED)}
 
@@ -202,7 +202,7 @@ def of(*kernels: str) -> Judgement:
     return check.executed(PASSED, BASE, HEAD, kernels, Console(quiet=True))
 
 
-def test_right_operators_leave_the_verdict_and_are_named(program: dict[str, Any]) -> None:
+def test_right_operators_leave_the_verdict_and_are_named(program):
     found = of("gemm", "rows")
     assert (found.verdict, found.why) == (Verdict.SAME, "equal code")
     assert found.machine_code[1:] == (
@@ -213,7 +213,7 @@ def test_right_operators_leave_the_verdict_and_are_named(program: dict[str, Any]
     assert "--arch gfx942 --arch gfx950" in words
 
 
-def test_a_wrong_output_is_broken_and_says_what_to_run(program: dict[str, Any]) -> None:
+def test_a_wrong_output_is_broken_and_says_what_to_run(program):
     program["exit"] = ChildExit(FAULTS, (WRONG, "registers of the wave", "s0=0x1"))
     found = of("gemm")
     assert found.verdict is Verdict.BROKEN
@@ -222,14 +222,14 @@ def test_a_wrong_output_is_broken_and_says_what_to_run(program: dict[str, Any]) 
     assert found.machine_code[-1] == WRONG
 
 
-def test_a_fault_on_both_targets_is_one_line_that_names_them(program: dict[str, Any]) -> None:
+def test_a_fault_on_both_targets_is_one_line_that_names_them(program):
     program["exit"] = ChildExit(FAULTS, (WRONG, WRONG.replace("gfx942", "gfx950")))
     found = of("gemm")
     assert found.why.startswith(ON_BOTH)
     assert found.machine_code[1:] == ("executed for gfx942 and gfx950 in an emulator: gemm: 1 not right", ON_BOTH)
 
 
-def test_a_fault_that_base_has_too_is_told_and_is_no_pass(program: dict[str, Any]) -> None:
+def test_a_fault_that_base_has_too_is_told_and_is_no_pass(program):
     program["exit"] = program["base"] = ChildExit(FAULTS, (WRONG,))
     found = of("gemm")
     assert found.verdict is Verdict.CANNOT_TELL
@@ -240,16 +240,14 @@ def test_a_fault_that_base_has_too_is_told_and_is_no_pass(program: dict[str, Any
     assert of("gemm").why.startswith(on_950)
 
 
-def test_a_fault_that_base_has_under_an_older_name_is_not_head_s(
-    program: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_that_base_has_under_an_older_name_is_not_head_s(program, monkeypatch):
     monkeypatch.setattr(check.project, "layout", lambda path: Layout((), renamed={"old": "gemm"}))
     program["exit"] = ChildExit(FAULTS, (WRONG,))
     program["base"] = ChildExit(FAULTS, (WRONG.replace("gemm", "old"),))
     assert of("gemm").verdict is Verdict.CANNOT_TELL
 
 
-def test_what_check_cannot_execute_is_said_and_leaves_the_verdict(program: dict[str, Any]) -> None:
+def test_what_check_cannot_execute_is_said_and_leaves_the_verdict(program):
     left = "not executed: gemm m1 triton on gfx942: V_DOT9 cannot be executed"
     program["exit"] = ChildExit(MEASURED, (left,))
     found = of("gemm")
@@ -266,7 +264,7 @@ def test_what_check_cannot_execute_is_said_and_leaves_the_verdict(program: dict[
     ("exit", "warned"),
     [(ChildExit(NOTHING), ()), (ChildExit(USAGE, ("error: no room",)), ("no room",)), (ChildExit(FAULTS), ("broken",))],
 )
-def test_what_was_not_executed_leaves_the_verdict(program: dict[str, Any], exit: ChildExit, warned: Any) -> None:
+def test_what_was_not_executed_leaves_the_verdict(program, exit, warned):
     program["exit"] = exit
     found = of("gemm")
     assert found.verdict is Verdict.SAME
@@ -274,7 +272,7 @@ def test_what_was_not_executed_leaves_the_verdict(program: dict[str, Any], exit:
     assert all(word in said for word, said in zip(warned, found.warnings, strict=True))
 
 
-def test_without_the_extra_one_sentence_says_how(program: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_one_sentence_says_how(program, monkeypatch):
     monkeypatch.setattr(check, "find_spec", lambda name: None)
     assert of("gemm").machine_code[-1].endswith("`pip install 'ridgeline[emulate]'` makes it so")
     assert "argv" not in program

@@ -161,7 +161,7 @@ def code(verdict: CodeVerdict, finding: CodeFinding = FINDING) -> IsaJudgement:
     return IsaJudgement(verdict, "1 configuration is expected to be slower", (difference,))
 
 
-def test_a_regression_of_the_code_is_the_verdict_and_is_told() -> None:
+def test_a_regression_of_the_code_is_the_verdict_and_is_told():
     found = joined(Judgement(Verdict.SAME, "5 cases compared: 5 SAME"), code(CodeVerdict.SLOWER))
     assert found.verdict is Verdict.SLOWER
     assert found.machine_code[0].startswith("SLOWER expected: ")
@@ -171,11 +171,11 @@ def test_a_regression_of_the_code_is_the_verdict_and_is_told() -> None:
 
 @pytest.mark.parametrize("verdict", [CodeVerdict.SAME, CodeVerdict.CHANGED, CodeVerdict.NEW, CodeVerdict.CANNOT_TELL])
 @pytest.mark.parametrize("timed", [Verdict.FASTER, Verdict.SAME])
-def test_other_code_leaves_the_verdict_to_the_clock(verdict: CodeVerdict, timed: Verdict) -> None:
+def test_other_code_leaves_the_verdict_to_the_clock(verdict, timed):
     assert joined(Judgement(timed, "by the clock"), code(verdict)).verdict is timed
 
 
-def test_code_that_no_rule_judges_is_in_report_and_comment_with_classes_registers_and_bytes() -> None:
+def test_code_that_no_rule_judges_is_in_report_and_comment_with_classes_registers_and_bytes():
     twice = {"code_bytes": 2232, "instructions": 1064, "vgpr": 90, "mix": METRICS["mix"] | {"valu": 756}}
     isa = compare(document(entry("rms", "a", code_bytes=1160)), document(entry("rms", "b", **twice)), IsaPolicy())
     found = joined(Judgement(Verdict.SAME, "8 cases compared: 8 SAME"), isa)
@@ -226,34 +226,34 @@ def ran(status: str = "ok") -> list[Any]:
         (CodeVerdict.BROKEN, Verdict.SAME, Verdict.BROKEN),
     ],
 )
-def test_without_a_gpu_the_worst_of_the_clock_and_the_code_decides(verdict, clock, expected) -> None:
+def test_without_a_gpu_the_worst_of_the_clock_and_the_code_decides(verdict, clock, expected):
     found = decided(timed(Verdict.SAME, clock), made(verdict), ran())
     assert found.verdict is expected
     same = int(verdict is CodeVerdict.SAME)
     assert f"machine code of gfx942, gfx950, sm_90 equal in {same} of 1 configurations; 3 cases right" in found.why
 
 
-def test_an_operator_without_code_for_gpus_is_judged_by_the_clock() -> None:
+def test_an_operator_without_code_for_gpus_is_judged_by_the_clock():
     found = decided(timed(Verdict.SAME, Verdict.CANNOT_TELL), made(CodeVerdict.SAME, "gemm"), ran())
     assert found.verdict is Verdict.CANNOT_TELL
     nothing_compiled = IsaJudgement(CodeVerdict.CANNOT_TELL, "Nothing could be compared.", ())
     assert decided(timed(Verdict.SAME), nothing_compiled, ran()).verdict is Verdict.SAME
 
 
-def test_what_is_executed_is_all_that_head_declares_code_of() -> None:
+def test_what_is_executed_is_all_that_head_declares_code_of():
     head = document(entry("same"), entry("new"), entry("tuned", status="refused"))
     found = compare(document(entry("same"), entry("gone")), head, IsaPolicy())
     assert declaring_code(found) == {"same", "new", "tuned"}
 
 
-def test_code_of_base_that_is_gone_is_no_pass_beside_equal_code() -> None:
+def test_code_of_base_that_is_gone_is_no_pass_beside_equal_code():
     found = compare(document(entry("gemm"), entry("gemm", label="b")), document(entry("gemm")), IsaPolicy())
     assert found.verdict is CodeVerdict.SAME
     judgement = decided(timed(Verdict.SAME), found, ran())
     assert (judgement.verdict, "1 of base is gone" in judgement.why) == (Verdict.CANNOT_TELL, True)
 
 
-def test_a_machine_without_a_compiler_says_so_and_passes_nothing_that_needs_a_gpu() -> None:
+def test_a_machine_without_a_compiler_says_so_and_passes_nothing_that_needs_a_gpu():
     without = IsaJudgement(CodeVerdict.CANNOT_TELL, "Nothing could be compared.", (), ("no triton here",))
     found = decided(timed(Verdict.SAME), without, ran("unsupported"))
     assert found.verdict is Verdict.CANNOT_TELL
@@ -261,13 +261,13 @@ def test_a_machine_without_a_compiler_says_so_and_passes_nothing_that_needs_a_gp
     assert decided(timed(Verdict.SAME), without, ran()).verdict is Verdict.SAME, "all backends run here"
 
 
-def test_what_nobody_looked_at_is_named() -> None:
+def test_what_nobody_looked_at_is_named():
     found = decided(timed(Verdict.SAME), made(CodeVerdict.SAME, "gemm"), ran("unsupported"))
     assert "not looked at, for want of a GPU and of declared code: all_gather/triton" in found.why
     assert found.verdict is Verdict.CANNOT_TELL
 
 
-def test_equal_files_are_the_reason_where_there_are_no_others() -> None:
+def test_equal_files_are_the_reason_where_there_are_no_others():
     found = decided(timed(Verdict.SAME), None, ran("unsupported"))
     assert found.verdict is Verdict.SAME
     assert found.why.startswith("the same kernel files on both sides; 2 cases right")

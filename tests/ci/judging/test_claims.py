@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +49,11 @@ def parsed(line: Line) -> Trial:
     return made.parsed(sealed(line))
 
 
-def test_an_honest_trial_passes() -> None:
+def test_an_honest_trial_passes():
     assert contradiction(parsed(honest()), expected()) == ""
 
 
-def test_a_program_needs_no_declaration_and_its_trials_are_asked_for() -> None:
+def test_a_program_needs_no_declaration_and_its_trials_are_asked_for():
     line = honest(kernel="bench")
     assert "does not declare bench" in contradiction(parsed(line), expected(declared={}, python="3.12"))
     known = expected(declared={}, python="3.12", programs=("bench", "other"))
@@ -84,24 +83,24 @@ LIES = [
 
 
 @pytest.mark.parametrize(("path", "value", "said"), LIES)
-def test_a_lie_is_refused_by_name(path: str, value: Any, said: str) -> None:
+def test_a_lie_is_refused_by_name(path, value, said):
     assert said in contradiction(parsed(made.changed(honest(), path, value)), expected())
 
 
-def test_an_edited_line_is_refused() -> None:
+def test_an_edited_line_is_refused():
     line = sealed(honest())
     line["cases"]["m16"]["arms"]["head/triton"]["seconds"][0] *= 0.5
     assert "the line was edited" in contradiction(made.parsed(line), expected())
 
 
-def test_head_alone_counts_where_git_says_that_the_kernels_are_the_same() -> None:
+def test_head_alone_counts_where_git_says_that_the_kernels_are_the_same():
     line = honest()
     without_base(line)
     assert contradiction(parsed(line), expected(same_kernels=True)) == ""
     assert "head alone was measured" in contradiction(parsed(line), expected())
 
 
-def test_a_cpu_pool_takes_cpu_trials_only() -> None:
+def test_a_cpu_pool_takes_cpu_trials_only():
     line = honest(machine={**made.MACHINE, "kind": "cpu", "market_name": None, "arch": "x86_64"})
     assert contradiction(parsed(line), expected(product=None, counts=())) == ""
     assert "the pool has no GPU" in contradiction(parsed(honest()), expected(product=None, counts=()))
@@ -114,7 +113,7 @@ def declared(**changes: Any) -> dict[str, Declaration]:
     return {"gemm": Declaration.of({**made.declaration(), **changes})}
 
 
-def test_the_definition_of_our_own_tree_fits() -> None:
+def test_the_definition_of_our_own_tree_fits():
     assert contradiction(parsed(honest()), expected(declared=declared(), python="3.12")) == ""
 
 
@@ -127,11 +126,11 @@ def test_the_definition_of_our_own_tree_fits() -> None:
         ({}, "does not declare gemm"),
     ],
 )
-def test_another_definition_of_base_is_refused(ours: dict[str, Declaration], said: str) -> None:
+def test_another_definition_of_base_is_refused(ours, said):
     assert said in contradiction(parsed(honest()), expected(declared=ours, python="3.12"))
 
 
-def test_digests_of_another_python_are_not_compared() -> None:
+def test_digests_of_another_python_are_not_compared():
     other = declared(case_yardsticks={"m16": "f" * 16, "m64": "f" * 16})
     assert contradiction(parsed(honest()), expected(declared=other, python="3.11")) == ""
 
@@ -139,7 +138,7 @@ def test_digests_of_another_python_are_not_compared() -> None:
 # ---- trials beside each other ----------------------------------------------------------------------------------------
 
 
-def test_another_machine_in_one_leg_is_refused() -> None:
+def test_another_machine_in_one_leg_is_refused():
     other = honest(1, machine={**made.MACHINE, "name": "h200x2-ffffffff"})
     _, refused = sift([parsed(honest()), parsed(other)], expected())
     assert "others of its leg on h200x2-1a2b3c4d" in refused[0]
@@ -182,15 +181,15 @@ def of_another_head(line: Line) -> Line:
     ],
 )
 def test_honest_trials_are_judged_and_whatever_does_not_fit_or_is_left_out_forbids_a_pass(
-    tmp_path: Path, slower: float, change: Callable[[list[Line]], list[Line]], verdict: Verdict, why: str
-) -> None:
+    tmp_path, slower, change, verdict, why
+):
     outcome = decided([handed_over(tmp_path, *change(measured(tmp_path, slower)))], RUN, RULES)
     assert outcome.judgement.verdict is verdict
     assert why in outcome.judgement.why
     assert bool(outcome.remarks) == bool(why)
 
 
-def test_a_case_that_base_declares_and_nobody_measured_forbids_a_pass(tmp_path: Path) -> None:
+def test_a_case_that_base_declares_and_nobody_measured_forbids_a_pass(tmp_path):
     """A head that drops its slow case, or a host that does not hand it over."""
     run = dataclasses.replace(RUN, declared=declared(cases=made.declaration(cases=("m16", "m64", "slow"))["cases"]))
     outcome = decided([handed_over(tmp_path, *measured(tmp_path))], run, RULES)
@@ -198,13 +197,13 @@ def test_a_case_that_base_declares_and_nobody_measured_forbids_a_pass(tmp_path: 
     assert "gemm/slow was not measured" in outcome.judgement.warnings
 
 
-def test_without_trials_it_is_same_only_where_git_says_that_nothing_is_reached() -> None:
+def test_without_trials_it_is_same_only_where_git_says_that_nothing_is_reached():
     nothing = dataclasses.replace(RUN, unreached=("gemm",), reached=False)
     assert decided([], nothing, RULES).judgement.verdict is Verdict.SAME
     assert decided([], dataclasses.replace(nothing, reached=True), RULES).judgement.verdict is Verdict.CANNOT_TELL
 
 
-def test_a_refused_trial_hides_no_regression(tmp_path: Path) -> None:
+def test_a_refused_trial_hides_no_regression(tmp_path):
     lines = measured(tmp_path, 0.03)
     foreign = sealed({**lines[0], "trial": 99, "trees": {**lines[0]["trees"], "base": made.tree("c" * 40)}})
     outcome = decided([handed_over(tmp_path, *lines, foreign)], RUN, RULES)
@@ -212,7 +211,7 @@ def test_a_refused_trial_hides_no_regression(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lines", [0, 1])
-def test_nothing_that_fits_is_no_verdict(tmp_path: Path, lines: int) -> None:
+def test_nothing_that_fits_is_no_verdict(tmp_path, lines):
     other = Expected("d" * 40, made.BASE, "H200 SXM", (2,))
     outcome = decided([handed_over(tmp_path, *measured(tmp_path)[:lines])], other, RULES)
     assert outcome.judgement.verdict is Verdict.CANNOT_TELL
@@ -220,7 +219,7 @@ def test_nothing_that_fits_is_no_verdict(tmp_path: Path, lines: int) -> None:
     assert outcome.trials == ()
 
 
-def test_head_alone_with_the_same_kernels_is_same(tmp_path: Path) -> None:
+def test_head_alone_with_the_same_kernels_is_same(tmp_path):
     (line, *_) = measured(tmp_path)
     del line["trees"]["base"]
     for case in line["cases"].values():

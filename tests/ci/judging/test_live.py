@@ -106,7 +106,7 @@ def play(player: Player, out: Path, plan: MeasurePlan | None = None) -> Any:
     return compare(TREES, plan or MeasurePlan(), policy.load(), "gpu", out, QUIET, player)
 
 
-def test_an_unchanged_head_is_same_and_stops_early(tmp_path: Path) -> None:
+def test_an_unchanged_head_is_same_and_stops_early(tmp_path):
     player = Player()
     outcome = play(player, tmp_path / "t.jsonl")
     assert outcome.judgement.verdict is Verdict.SAME
@@ -114,7 +114,7 @@ def test_an_unchanged_head_is_same_and_stops_early(tmp_path: Path) -> None:
     assert player.written <= 8
 
 
-def test_a_slower_head_is_found_and_repeated_by_fresh_trials(tmp_path: Path) -> None:
+def test_a_slower_head_is_found_and_repeated_by_fresh_trials(tmp_path):
     player = Player(slower=0.03)
     outcome = play(player, tmp_path / "t.jsonl")
     assert outcome.judgement.verdict is Verdict.SLOWER
@@ -123,14 +123,14 @@ def test_a_slower_head_is_found_and_repeated_by_fresh_trials(tmp_path: Path) -> 
     assert player.written >= first + policy.load().settings().confirming
 
 
-def test_equal_code_needs_one_trial(tmp_path: Path) -> None:
+def test_equal_code_needs_one_trial(tmp_path):
     player = Player(hashes=("c" * 16, "c" * 16))
     outcome = play(player, tmp_path / "t.jsonl")
     assert outcome.judgement.verdict is Verdict.SAME
     assert player.written == 1
 
 
-def test_a_file_with_trials_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_file_with_trials_is_gone_on_with(tmp_path):
     out = tmp_path / "t.jsonl"
     first, second = Player(), Player()
     first(TREES, MeasurePlan(trials=4), out, Console())
@@ -141,7 +141,7 @@ def test_a_file_with_trials_is_gone_on_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "error"), [(INTERRUPTED, Interrupted), (USAGE, MeasureError)])
-def test_what_broke_off_is_said_and_kept(tmp_path: Path, code: int, error: type[Exception]) -> None:
+def test_what_broke_off_is_said_and_kept(tmp_path, code, error):
     out = tmp_path / "t.jsonl"
     with pytest.raises(error, match=r"t\.jsonl"):
         play(Player(code=code), out)
@@ -149,9 +149,7 @@ def test_what_broke_off_is_said_and_kept(tmp_path: Path, code: int, error: type[
 
 
 @pytest.mark.parametrize(("settings", "refused"), [(("tile=8",), False), (("base.tile=8",), False), (("nix=8",), True)])
-def test_a_knob_that_no_timed_backend_has_is_refused_with_the_knobs_that_there_are(
-    tmp_path: Path, settings: tuple[str, ...], refused: bool
-) -> None:
+def test_a_knob_that_no_timed_backend_has_is_refused_with_the_knobs_that_there_are(tmp_path, settings, refused):
     class Tiled(Player):
         def trial(self, cases: Sequence[str], roles: Sequence[str]) -> dict[str, Any]:
             line = super().trial(cases, roles)
@@ -169,7 +167,7 @@ def test_a_knob_that_no_timed_backend_has_is_refused_with_the_knobs_that_there_a
         assert play(player, tmp_path / "t.jsonl", plan).judgement.verdict is Verdict.SAME
 
 
-def test_a_case_that_its_budget_will_not_decide_is_stopped_and_told_what_it_would_take(tmp_path: Path) -> None:
+def test_a_case_that_its_budget_will_not_decide_is_stopped_and_told_what_it_would_take(tmp_path):
     player = Player(apart=0.2)
     outcome = play(player, tmp_path / "t.jsonl")
     assert player.written < policy.load().settings().looks[-1]
@@ -184,7 +182,7 @@ def test_a_case_that_its_budget_will_not_decide_is_stopped_and_told_what_it_woul
     assert player.written == 12
 
 
-def test_a_spent_budget_says_what_it_would_take(tmp_path: Path) -> None:
+def test_a_spent_budget_says_what_it_would_take(tmp_path):
     player = Player(apart=0.01)
     outcome = play(player, tmp_path / "t.jsonl", MeasurePlan(trials=4))
     assert player.written == 4
@@ -206,9 +204,7 @@ class DriftingPlayer(Player):
 
 
 @pytest.mark.parametrize(("budget", "written"), [(0, 24), (12, 12)])
-def test_a_case_whose_whole_interval_says_slower_is_measured_on_for_two_minutes(
-    tmp_path: Path, budget: int, written: int
-) -> None:
+def test_a_case_whose_whole_interval_says_slower_is_measured_on_for_two_minutes(tmp_path, budget, written):
     rules = policy.Policy({("default", ""): {"false_alarm": 1e-9, "same_within": 0.004}})
     player, console = DriftingPlayer(), Console(record=True, file=io.StringIO(), width=200)
     outcome = compare(TREES, MeasurePlan(trials=budget), rules, "gpu", tmp_path / "t.jsonl", console, player)
@@ -221,12 +217,12 @@ def test_a_case_whose_whole_interval_says_slower_is_measured_on_for_two_minutes(
         assert to_json(again) == to_json(outcome.judgement)
 
 
-def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:
+def test_nothing_measured_is_no_pass(tmp_path):
     with pytest.raises(MeasureError, match="nothing was measured"):
         compare(TREES, MeasurePlan(), policy.load(), "gpu", tmp_path / "t.jsonl", QUIET, lambda *_: NOTHING)
 
 
-def test_a_comparison_is_one_session_whose_first_order_is_a_trial_of_everything(tmp_path: Path) -> None:
+def test_a_comparison_is_one_session_whose_first_order_is_a_trial_of_everything(tmp_path):
     player = Player(slower=0.004)
     play(player, tmp_path / "t.jsonl")
     assert player.asked[0] == {"kernel": "", "cases": [], "first_trial": 0, "trials": 1, "without": [], "rounds": {}}
@@ -234,7 +230,7 @@ def test_a_comparison_is_one_session_whose_first_order_is_a_trial_of_everything(
     assert [number for some in numbers for number in some] == list(range(player.written)), "no number twice, none left"
 
 
-def test_orders_of_which_no_trial_comes_end_the_comparison(tmp_path: Path) -> None:
+def test_orders_of_which_no_trial_comes_end_the_comparison(tmp_path):
     """As where a script's open closure runs the same code since its file was written: nothing of it is timed again."""
     player, console = Player(slower=0.004), Console(record=True, file=io.StringIO())
     player(TREES, MeasurePlan(trials=2), tmp_path / "t.jsonl", console)
@@ -245,7 +241,7 @@ def test_orders_of_which_no_trial_comes_end_the_comparison(tmp_path: Path) -> No
     assert "have no verdict yet; the last attempt brought no trial" in console.export_text()
 
 
-def test_operators_that_an_interrupted_comparison_did_not_come_to_are_measured(tmp_path: Path) -> None:
+def test_operators_that_an_interrupted_comparison_did_not_come_to_are_measured(tmp_path):
     out = tmp_path / "t.jsonl"
     Player()(TREES, MeasurePlan(trials=1), out, Console())
     player = Player()
@@ -253,7 +249,7 @@ def test_operators_that_an_interrupted_comparison_did_not_come_to_are_measured(t
     assert player.asked[0]["without"] == ["gemm"]
 
 
-def test_the_same_files_are_same_without_a_base(tmp_path: Path) -> None:
+def test_the_same_files_are_same_without_a_base(tmp_path):
     player = Player()
     outcome = identical(TREES, MeasurePlan(), policy.load(), tmp_path / "t.jsonl", QUIET, player)
     assert outcome.judgement.verdict is Verdict.SAME
@@ -314,7 +310,7 @@ class NoisyPlayer(Player):
             self.written += 1
 
 
-def test_rounds_are_spent_on_the_case_that_needs_them(tmp_path: Path) -> None:
+def test_rounds_are_spent_on_the_case_that_needs_them(tmp_path):
     player = NoisyPlayer()
     outcome = play(player, tmp_path / "t.jsonl")
     later = [order for order in player.asked if order["first_trial"] >= 4]
@@ -337,14 +333,14 @@ def judged_live(player: Player, out: Path) -> Judgement:
 
 
 @pytest.mark.parametrize("slower", [0.0, 0.002, 0.004, 0.006, 0.03, -0.03])
-def test_a_file_is_judged_as_it_was_live(slower: float, tmp_path: Path) -> None:
+def test_a_file_is_judged_as_it_was_live(slower, tmp_path):
     out = tmp_path / "t.jsonl"
     said = judged_live(Player(slower), out)
     again = looks.judged(file.read(out).trials, RULES, "gpu")
     assert to_json(again) == to_json(said)
 
 
-def test_trials_beyond_the_last_look_change_nothing(tmp_path: Path) -> None:
+def test_trials_beyond_the_last_look_change_nothing(tmp_path):
     out = tmp_path / "t.jsonl"
     said = judged_live(Player(), out)
     worse = Player(slower=0.05)
@@ -355,7 +351,7 @@ def test_trials_beyond_the_last_look_change_nothing(tmp_path: Path) -> None:
     assert to_json(judge(comparisons(trials), RULES)) != to_json(said), "all at once they would count"
 
 
-def test_a_file_that_ends_early_keeps_its_last_look(tmp_path: Path) -> None:
+def test_a_file_that_ends_early_keeps_its_last_look(tmp_path):
     out = tmp_path / "t.jsonl"
     judged_live(Player(slower=0.03), out)
     trials = file.read(out).trials
@@ -396,7 +392,7 @@ def test_trials_of_two_regimes_have_no_common_verdict():
     assert case.ratio is None
 
 
-def test_a_file_of_one_regime_is_not_gone_on_with_in_another(tmp_path: Path):
+def test_a_file_of_one_regime_is_not_gone_on_with_in_another(tmp_path):
     out = made_trials.write(tmp_path / "t.jsonl", trial())
 
     def nothing(*_: Any) -> int:

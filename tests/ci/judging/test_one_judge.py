@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,7 @@ def lines(base: str, head: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_all_that_look_at_two_commits_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_look_at_two_commits_say_the_same(tmp_path, monkeypatch):
     config = {"ridgeline.toml": 'kernels = ["kernels"]\n', "kernels/gemm.py": "STEPS = 1\n"}
     folder = kit.repository(tmp_path / "repository", **config)
     base, head = kit.git(folder, "rev-parse", "HEAD"), kit.commit(folder, **{"kernels/gemm.py": "STEPS = 2\n"})

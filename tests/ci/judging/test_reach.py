@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from tests.kit import commit, git, repository
 FOUND = Reach(("all_gather", "softmax"), {"gemm": ("kernels/gemm/launch.py",)})
 
 
-def test_commits_are_read_from_git_as_from_their_folders(tmp_path: Path) -> None:
+def test_commits_are_read_from_git_as_from_their_folders(tmp_path):
     sources_in(tmp_path, {})
     base = git(repository(tmp_path), "rev-parse", "HEAD")
     [before] = reach.trees_of(tmp_path, [base])
@@ -34,7 +33,7 @@ def test_commits_are_read_from_git_as_from_their_folders(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["ridgeline.toml", "pyproject.toml"])
-def test_packages_are_those_that_the_commit_lists_in_either_file(tmp_path: Path, name: str) -> None:
+def test_packages_are_those_that_the_commit_lists_in_either_file(tmp_path, name):
     (tmp_path / name).write_text(
         'kernels = ["perf"]' if name == "ridgeline.toml" else '[tool.ridgeline]\nkernels = ["perf"]'
     )
@@ -50,21 +49,21 @@ def test_packages_are_those_that_the_commit_lists_in_either_file(tmp_path: Path,
         (("softmax", "misspelt"), ("misspelt",), ("softmax",)),
     ],
 )
-def test_a_plan_keeps_what_can_differ(asked: tuple[str, ...], measured: tuple[str, ...], out: tuple[str, ...]) -> None:
+def test_a_plan_keeps_what_can_differ(asked, measured, out):
     plan = MeasurePlan(kernels=asked)
     assert reach.narrowed(plan, FOUND).kernels == measured
     assert reach.left_out(plan, FOUND) == out
     assert all(name in reach.sentence(plan, FOUND) for name in (*measured, *out))
 
 
-def test_nothing_is_left_out_where_nothing_is_known() -> None:
+def test_nothing_is_left_out_where_nothing_is_known():
     plan, unknown = MeasurePlan(), Reach(unknown="a name cannot be read")
     assert reach.narrowed(plan, unknown) == plan
     assert reach.left_out(plan, unknown) == ()
     assert reach.sentence(plan, unknown) == "a name cannot be read: everything is measured"
 
 
-def test_what_is_left_out_does_not_change_a_verdict_but_is_told() -> None:
+def test_what_is_left_out_does_not_change_a_verdict_but_is_told():
     doubt = Judgement(Verdict.CANNOT_TELL, "no trial fits the run")
     found = reach.with_left_out(doubt, ("softmax",))
     assert (found.verdict, found.unreached) == (Verdict.CANNOT_TELL, ("softmax",))
@@ -103,7 +102,7 @@ def test_no_operator_can_differ_where_none_does_and_that_is_known(reach, nothing
         ("notes.txt", "numpy==1.0", "numpy==2.0", ""),
     ],
 )
-def test_a_pin(tmp_path: Path, file: str, old: str, new: str, said: str) -> None:
+def test_a_pin(tmp_path, file, old, new, said):
     for side, text in (("base", old), ("head", new)):
         (tmp_path / side).mkdir()
         (tmp_path / side / file).write_text(text)
@@ -115,7 +114,7 @@ def test_a_pin(tmp_path: Path, file: str, old: str, new: str, said: str) -> None
         assert "--env-base" in sentence
 
 
-def test_a_file_that_git_ignores_pins_nothing(tmp_path: Path) -> None:
+def test_a_file_that_git_ignores_pins_nothing(tmp_path):
     (tmp_path / "base").mkdir()
     repository(tmp_path / "head", **{".gitignore": "*.lock\n"})
     (tmp_path / "head" / "uv.lock").write_text('[[package]]\nname = "numpy"\nversion = "1.0"\n')

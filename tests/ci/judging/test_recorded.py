@@ -66,7 +66,7 @@ def judged(results: Path) -> gate.Judged:
     return found[0]
 
 
-def test_a_slower_commit_recorded_apart_is_slower(tmp_path: Path) -> None:
+def test_a_slower_commit_recorded_apart_is_slower(tmp_path):
     results = recorded(
         tmp_path, *session(trials.BASE, seed=1, wander=0.02), *session(trials.HEAD, seed=2, ours=1.15, wander=0.02)
     )
@@ -77,14 +77,14 @@ def test_a_slower_commit_recorded_apart_is_slower(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_same_code_recorded_twice_is_same_however_the_clocks_wander(tmp_path: Path, seed: int) -> None:
+def test_the_same_code_recorded_twice_is_same_however_the_clocks_wander(tmp_path, seed):
     results = recorded(
         tmp_path, *session(trials.BASE, seed=10 + seed, wander=0.03), *session(trials.HEAD, seed=20 + seed, wander=0.03)
     )
     assert judged(results).judgement.verdict is Verdict.SAME
 
 
-def test_commits_that_ran_together_are_paired(tmp_path: Path) -> None:
+def test_commits_that_ran_together_are_paired(tmp_path):
     def both(number: int, ours: float, theirs: float) -> list[Any]:
         return [trials.ok(times(factor, number + 100 * side)) for side, factor in enumerate((ours, theirs))]
 
@@ -97,7 +97,7 @@ def test_commits_that_ran_together_are_paired(tmp_path: Path) -> None:
     assert answer.judgement.verdict is Verdict.SLOWER
 
 
-def test_a_head_that_is_wrong_is_broken(tmp_path: Path) -> None:
+def test_a_head_that_is_wrong_is_broken(tmp_path):
     wrong = session(trials.HEAD, seed=6)
     for line in wrong:
         line["cases"]["m16"]["arms"]["head/triton"] = trials.failed("wrong", "norm 0.5 is over 0.01")
@@ -105,7 +105,7 @@ def test_a_head_that_is_wrong_is_broken(tmp_path: Path) -> None:
     assert judged(results).judgement.verdict is Verdict.BROKEN
 
 
-def test_without_both_commits_the_message_says_what_is_there(tmp_path: Path) -> None:
+def test_without_both_commits_the_message_says_what_is_there(tmp_path):
     results = recorded(tmp_path, *session(trials.BASE, seed=1))
     with pytest.raises(gate.GateError, match=r"bbbbbbbb.*ridgeline run"):
         gate.gate(results, trials.BASE, trials.HEAD, policy.load())

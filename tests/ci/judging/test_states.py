@@ -33,7 +33,7 @@ EVERY_CELL = [(base, head, cell) for base, row in CELLS.items() for head, cell i
 
 
 @pytest.mark.parametrize(("base", "head", "cell"), EVERY_CELL)
-def test_a_cell(base: Status, head: Status, cell: Verdict | Open) -> None:
+def test_a_cell(base, head, cell):
     assert verdict_of_states(base, head) is cell
     for other in FAILED:  # a crash, a hang and an error are decided alike
         if base is Status.ERROR:
@@ -43,7 +43,7 @@ def test_a_cell(base: Status, head: Status, cell: Verdict | Open) -> None:
 
 
 @pytest.mark.parametrize(("base", "head", "cell"), [one for one in EVERY_CELL if one[2] is not NOTHING])
-def test_the_judge_says_what_the_table_says_and_the_exit_code_follows(base, head, cell) -> None:
+def test_the_judge_says_what_the_table_says_and_the_exit_code_follows(base, head, cell):
     sides = {"base_why": "why of base", "head_why": "why of head"}
     judgement = judge([Comparison("k/b/c", "k", "b", base_status=base, head_status=head, **sides)], Policy())
     expected = cell if isinstance(cell, Verdict) else Verdict.CANNOT_TELL  # without times, and without known code
@@ -62,7 +62,7 @@ COMPILED = {
 
 @pytest.mark.parametrize("base", COMPILED)
 @pytest.mark.parametrize("head", COMPILED)
-def test_compiled_code_goes_by_the_same_cells(base: str, head: str) -> None:
+def test_compiled_code_goes_by_the_same_cells(base, head):
     sides = (document(*([entry(status=one)] if one else [])) for one in (base, head))
     cell = verdict_of_states(COMPILED[base], COMPILED[head])
     judgement = compare(*sides, IsaPolicy())
@@ -72,25 +72,25 @@ def test_compiled_code_goes_by_the_same_cells(base: str, head: str) -> None:
     assert (judgement.exit_code == 0) == passes
 
 
-def test_a_failure_of_both_sides_is_told_once() -> None:
+def test_a_failure_of_both_sides_is_told_once():
     sides = {"base_status": Status.ERROR, "head_status": Status.ERROR, "base_why": "no GPU", "head_why": "no GPU"}
     [case] = judge([Comparison("k/b/c", "k", "b", **sides)], Policy()).cases
     assert case.evidence == ("both sides fail: each raises an error (no GPU)",)
 
 
-def test_nothing_passes_but_what_is_new_or_judged_by_times_or_code() -> None:
+def test_nothing_passes_but_what_is_new_or_judged_by_times_or_code():
     passing = {cell for _, _, cell in EVERY_CELL if isinstance(cell, Verdict) and cell.exit_code == 0}
     assert passing == {Verdict.NEW}
     assert [base for base, _, cell in EVERY_CELL if cell is NEW] == [Status.MISSING, Status.MISSING]
 
 
-def test_the_documented_table_is_this_one() -> None:
+def test_the_documented_table_is_this_one():
     text = (Path(__file__).parents[3] / ".github" / "ARCHITECTURE.md").read_text()
     assert "\n".join(markdown()) in text
 
 
 @pytest.mark.parametrize("old", ["k/c", "k", "k/b"])
-def test_what_is_gone_passes_where_the_settings_say_so(old: str) -> None:
+def test_what_is_gone_passes_where_the_settings_say_so(old):
     gone = Comparison("k/b/c", "k", "b", head_status=Status.MISSING)
     judgement = judge([gone], Policy())
     assert (judgement.cases[0].verdict, judgement.verdict.exit_code) == (Verdict.GONE, 2)
@@ -100,7 +100,7 @@ def test_what_is_gone_passes_where_the_settings_say_so(old: str) -> None:
     assert "as the settings say" in judgement.cases[0].evidence[0]
 
 
-def test_a_case_that_moved_to_another_kernel_is_no_pass() -> None:
+def test_a_case_that_moved_to_another_kernel_is_no_pass():
     gone = Comparison("k/b/c", "k", "b", head_status=Status.MISSING)
     new = Comparison("k2/b/c", "k2", "b", base_status=Status.MISSING)
     judgement = judge([gone, new], Policy(renamed={"k/c": "k2/c"}))
@@ -109,7 +109,7 @@ def test_a_case_that_moved_to_another_kernel_is_no_pass() -> None:
     assert judgement.verdict.exit_code == 2
 
 
-def test_a_case_of_a_tier_that_was_not_measured_is_gone_too() -> None:
+def test_a_case_of_a_tier_that_was_not_measured_is_gone_too():
     both = {"triton": (made_trials.ok(), made_trials.ok())}
     line = made_trials.paired({"m16": both})
     line["trees"]["base"]["declaration"] = made_trials.declaration(cases=("m16", "m64", "night"))
@@ -126,7 +126,7 @@ def test_a_case_of_a_tier_that_was_not_measured_is_gone_too() -> None:
     assert undeclared([made_trials.parsed(line)]) == [], "what head declares is not known"
 
 
-def test_a_changed_definition_is_named_with_both_values() -> None:
+def test_a_changed_definition_is_named_with_both_values():
     digests = {"base_definition": "a", "head_definition": "b"}
     changes = ("tolerance norm 1e-06, peak 0.0001 → norm 1e-05, peak 0.001",)
     [case] = judge([Comparison("k/b/c", "k", "b", definition_changes=changes, **digests)], Policy()).cases

@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ HANGS_S = 300.0
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kills") / "template"
     folder.mkdir()
     scenes.build(folder)
@@ -39,7 +38,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _orphans() -> Iterator[None]:
+def _orphans():
     prctl = ctypes.CDLL(None).prctl
     assert prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     yield
@@ -79,9 +78,7 @@ def outcome(scene: scenes.Scene, folder: Path, others: set[int]) -> object:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("scene", scenes.SCENES, ids=lambda scene: scene.name)
-def test_a_killed_command_leaves_nothing_torn_or_running_and_goes_on(
-    scene: scenes.Scene, template: Path, tmp_path: Path
-) -> None:
+def test_a_killed_command_leaves_nothing_torn_or_running_and_goes_on(scene, template, tmp_path):
     chance, others = random.Random(scene.name), {*below(os.getpid())}
     shutil.copytree(template, tmp_path / "undisturbed")
     began = time.monotonic()

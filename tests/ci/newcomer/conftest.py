@@ -39,7 +39,7 @@ class Installed:
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(tmp_path_factory):
     """The wheel, installed beside the packages of this Python."""
     root = tmp_path_factory.mktemp("wheel")
     wanted = (*ROOMS, *LEGAL, "setup.py", "pyproject.toml", "README.md")

@@ -60,11 +60,11 @@ def project(folder: Path, installed: Installed) -> Path:
 
 
 @pytest.fixture
-def theirs(tmp_path: Path, installed: Installed) -> Path:
+def theirs(tmp_path, installed):
     return project(tmp_path / "theirs", installed)
 
 
-def test_a_wheel_carries_its_licence_and_says_so(installed: Installed) -> None:
+def test_a_wheel_carries_its_licence_and_says_so(installed):
     wheel = zipfile.ZipFile(installed.wheel)
     (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     told = wheel.read(metadata).decode()
@@ -75,7 +75,7 @@ def test_a_wheel_carries_its_licence_and_says_so(installed: Installed) -> None:
     assert "MIT License" in (ROOT / "LICENSE").read_text()
 
 
-def test_a_wheel_takes_one_name(installed: Installed) -> None:
+def test_a_wheel_takes_one_name(installed):
     names = {name.partition("/")[0] for name in zipfile.ZipFile(installed.wheel).namelist()}
     assert {name.partition("-")[0] for name in names} == {"ridgeline"}
     assert {path.name.partition("-")[0] for path in installed.packages.iterdir()} == {"ridgeline", "dependencies.pth"}
@@ -85,7 +85,7 @@ def test_a_wheel_takes_one_name(installed: Installed) -> None:
 
 
 @pytest.mark.parametrize("path", mostly_nightly(["", "."], "."))
-def test_names_of_the_project_are_the_projects(installed: Installed, theirs: Path, path: str) -> None:
+def test_names_of_the_project_are_the_projects(installed, theirs, path):
     said = installed.run(theirs, "python", "-c", "import ci, kernels; print(ci.WHOSE, kernels.WHOSE)", PYTHONPATH=path)
     assert said.stdout.split() == ["theirs", "theirs"]
     for words in (["ridgeline"], ["python", "-m", "ridgeline"]):
@@ -97,7 +97,7 @@ def test_names_of_the_project_are_the_projects(installed: Installed, theirs: Pat
     assert said.stdout.strip() == "ridgeline.house.kernels.spec"
 
 
-def test_a_project_is_set_up_once(installed: Installed, theirs: Path) -> None:
+def test_a_project_is_set_up_once(installed, theirs):
     commit = "ridgeline init --action OWNER/ridgeline@" + "0" * 40
     before = installed.run(theirs, *commit.split(), "--dry-run")
     assert installed.run(theirs, "git", "status", "--porcelain").stdout == ""
@@ -118,7 +118,7 @@ def test_a_project_is_set_up_once(installed: Installed, theirs: Path) -> None:
     assert {path: path.read_bytes() for path in files} == files
 
 
-def test_settings_without_machines_are_told(installed: Installed, theirs: Path) -> None:
+def test_settings_without_machines_are_told(installed, theirs):
     (theirs / "ridgeline.toml").write_text('kernels = ["perf"]\n')
     said = installed.run(theirs, "ridgeline", "init").stdout
     assert 'ridgeline.toml names no machines: add runners = "perf/runners.toml"' in said
@@ -133,14 +133,14 @@ def test_settings_without_machines_are_told(installed: Installed, theirs: Path) 
         ("--package a-b", r"'a-b' is not a dotted name of a package"),
     ],
 )
-def test_what_init_cannot_use_is_named(installed: Installed, theirs: Path, words: str, said: str) -> None:
+def test_what_init_cannot_use_is_named(installed, theirs, words, said):
     done = installed.run(theirs, "ridgeline", "init", *words.split())
     assert done.returncode == 3
     assert re.search(said, done.stderr)
     assert not (theirs / "ridgeline.toml").exists()
 
 
-def test_a_folder_without_git_is_named(installed: Installed, tmp_path: Path) -> None:
+def test_a_folder_without_git_is_named(installed, tmp_path):
     done = installed.run(tmp_path, "ridgeline", "init")
     assert done.returncode == 3
     assert "is not inside a git repository" in done.stderr
@@ -148,7 +148,7 @@ def test_a_folder_without_git_is_named(installed: Installed, tmp_path: Path) -> 
 
 
 @pytest.mark.nightly
-def test_the_guide(installed: Installed, theirs: Path) -> None:
+def test_the_guide(installed, theirs):
     """Every command of it, in a repository with packages of our names; only the installing is done before."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
     lines = [line for block in blocks for line in block.splitlines()]

@@ -100,7 +100,7 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
+def host(tmp_path):
     """A node with a CPU and four MI300X."""
     (tmp_path / "bin").mkdir()
     for program in ("docker", "apptainer", "srun"):

@@ -17,7 +17,7 @@ from ci import calling
 from ci.pools import command
 from ci.pools.command import wrapped
 from ci.pools.file import NO_GPU, Container, Isolation, Pool, PoolsError
-from tests.ci.pools.conftest import UNIQUE, Host, fake
+from tests.ci.pools.conftest import UNIQUE, fake
 
 MI300X = Pool(
     "m", "MI300X", (1, 2), 4, None, Container.DOCKER, "rocm/pytorch:1", ("--ipc=host",), isolation=Isolation.ENV_FILE
@@ -31,7 +31,7 @@ def devices(words: Sequence[str]) -> list[str]:
 # ---- which GPUs --------------------------------------------------------------------------------------------------
 
 
-def test_a_pods_file_of_settings_becomes_its_render_devices(host: Host) -> None:
+def test_a_pods_file_of_settings_becomes_its_render_devices(host):
     host.podinfo("gha-gpu-isolation-settings", 'HIP_VISIBLE_DEVICES=7\nROCR_VISIBLE_DEVICES="1,3"\n')
     done = host.run(MI300X, ["env"], 2)
     assert done.returncode == 0, done.stderr
@@ -40,7 +40,7 @@ def test_a_pods_file_of_settings_becomes_its_render_devices(host: Host) -> None:
     assert "HIP_VISIBLE_DEVICES" not in done.stdout
 
 
-def test_gpus_by_unique_id(host: Host) -> None:
+def test_gpus_by_unique_id(host):
     host.podinfo("gha-gpu-isolation-settings", f"ROCR_VISIBLE_DEVICES=GPU-{UNIQUE + 2:016x}")  # no newline at the end
     assert host.run(MI300X, ["true"]).returncode == 0
     assert devices(host.started()) == ["/dev/kfd", "/dev/dri/renderD144"]
@@ -58,7 +58,7 @@ def test_gpus_by_unique_id(host: Host) -> None:
         ("ROCR_VISIBLE_DEVICES=$(touch owned)", 1, "names GPU $(touch owned)"),
     ],
 )
-def test_settings_that_fit_no_gpu_are_refused(host: Host, settings: str | None, gpus: int, message: str) -> None:
+def test_settings_that_fit_no_gpu_are_refused(host, settings, gpus, message):
     if settings is not None:
         host.podinfo("gha-gpu-isolation-settings", settings)
     done = host.run(MI300X, ["true"], gpus)
@@ -72,7 +72,7 @@ RENDER = dataclasses.replace(MI300X, isolation=Isolation.RENDER_DEVICES)
 
 
 @pytest.mark.parametrize("text", ["--device /dev/dri/renderD136", "--device=/dev/dri/renderD136\n"])
-def test_a_pods_render_devices(host: Host, text: str) -> None:
+def test_a_pods_render_devices(host, text):
     host.podinfo("gha-render-devices", text)
     assert host.run(RENDER, ["true"]).returncode == 0
     assert devices(host.started()) == ["/dev/kfd", "/dev/dri/renderD136"]
@@ -87,13 +87,13 @@ def test_a_pods_render_devices(host: Host, text: str) -> None:
         ("--privileged", "holds '--privileged'"),
     ],
 )
-def test_render_devices_that_are_none_are_refused(host: Host, text: str, message: str) -> None:
+def test_render_devices_that_are_none_are_refused(host, text, message):
     host.podinfo("gha-render-devices", text)
     done = host.run(RENDER, ["true"])
     assert (done.returncode, message in done.stderr) == (3, True), done.stderr
 
 
-def test_all_of_dev_dri_only_for_a_job_that_has_the_node(host: Host) -> None:
+def test_all_of_dev_dri_only_for_a_job_that_has_the_node(host):
     pool = dataclasses.replace(MI300X, gpus=(4,), isolation=Isolation.WHOLE)
     assert host.run(pool, ["true"], 4).returncode == 0
     assert devices(host.started()) == ["/dev/kfd", "/dev/dri"]
@@ -103,19 +103,19 @@ def test_all_of_dev_dri_only_for_a_job_that_has_the_node(host: Host) -> None:
     assert "a job of 2 GPUs would get all of /dev/dri, and this host shows 4 GPUs" in done.stderr
 
 
-def test_what_slurm_gave(host: Host) -> None:
+def test_what_slurm_gave(host):
     pool = dataclasses.replace(MI300X, isolation=Isolation.SLURM)
     assert host.run(pool, ["true"], 2, ROCR_VISIBLE_DEVICES="2,3", HIP_VISIBLE_DEVICES="0").returncode == 0
     assert devices(host.started()) == ["/dev/kfd", "/dev/dri/renderD144", "/dev/dri/renderD152"]
 
 
-def test_nvidia(host: Host) -> None:
+def test_nvidia(host):
     pool = dataclasses.replace(MI300X, gpu="H200 SXM", isolation=Isolation.VISIBLE_DEVICES)
     assert host.run(pool, ["true"], 2, CUDA_VISIBLE_DEVICES="4,5").returncode == 0
     assert '--gpus="device=4,5"' in host.started()
 
 
-def test_a_size_that_is_not_offered() -> None:
+def test_a_size_that_is_not_offered():
     with pytest.raises(PoolsError, match="offers jobs of 1, 2 GPUs, not 8"):
         wrapped(MI300X, ["true"], 8)
 
@@ -138,7 +138,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_secret_enters(host: Host, kind: str) -> None:
+def test_no_secret_enters(host, kind):
     carried = {"SLURM_JOB_ID": "7", "RIDGELINE_HEAP": "ipc", "ROCR_VISIBLE_DEVICES": "0,1", "MY_DATA": "/data"}
     pool = dataclasses.replace(KINDS[kind], variables=("MY_DATA",))
     done = host.run(pool, ["env"], 2, **SECRETS, **carried)
@@ -153,7 +153,7 @@ def test_no_secret_enters(host: Host, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_words_arrive_as_they_are_and_the_exit_code_comes_back(host: Host, kind: str) -> None:
+def test_words_arrive_as_they_are_and_the_exit_code_comes_back(host, kind):
     words = ["a b", "$(touch owned)", "'", '"', "x; touch owned; #", "*", "", "é\n2"]
     script = "import os, sys; print(os.getcwd(), ascii(sys.argv[1:]), sep=chr(10)); sys.exit(41)"
     done = host.run(KINDS[kind], ["python3", "-c", script, *words])
@@ -165,7 +165,7 @@ def test_words_arrive_as_they_are_and_the_exit_code_comes_back(host: Host, kind:
 # ---- packages, git, the environment ------------------------------------------------------------------------------
 
 
-def test_packages_that_are_missing_are_installed_first(host: Host) -> None:
+def test_packages_that_are_missing_are_installed_first(host):
     fake(host, "dpkg", '[ "$2" = git ]')
     fake(host, "apt-get", f'echo "$@" >>{host.folder}/apt')
     fake(host, "sudo", 'shift; exec "$@"')
@@ -179,7 +179,7 @@ def test_packages_that_are_missing_are_installed_first(host: Host) -> None:
     assert "packages make python3-venv were not installed; build them into the image" in done.stderr
 
 
-def test_git_trusts_the_workspace(host: Host) -> None:
+def test_git_trusts_the_workspace(host):
     home = host.folder / "bin"  # HOME inside
     for _ in range(2):
         host.run(KINDS["docker"], ["true"])
@@ -191,7 +191,7 @@ def test_git_trusts_the_workspace(host: Host) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_environment_is_made_and_found(host: Host, kind: str) -> None:
+def test_an_environment_is_made_and_found(host, kind):
     recipe = (
         "mkdir -p '$(VENV)/bin'; printf '#!/bin/sh\\necho \"$$0\" ran' >'$(VENV)/bin/tool'; chmod +x '$(VENV)/bin/tool'"
     )
@@ -208,7 +208,7 @@ def test_an_environment_is_made_and_found(host: Host, kind: str) -> None:
     assert host.run(prepared, ["bash", "-c", "echo $PATH"], setup=True).stdout.startswith("/usr/bin:")
 
 
-def test_a_project_of_its_own_makes_its_environment_as_it_says(host: Host) -> None:
+def test_a_project_of_its_own_makes_its_environment_as_it_says(host):
     recipe = (
         'mkdir -p "$VENV/bin" && printf \'#!/bin/sh\\necho made\\n\' > "$VENV/bin/tool" && chmod +x "$VENV/bin/tool"'
     )
@@ -220,7 +220,7 @@ def test_a_project_of_its_own_makes_its_environment_as_it_says(host: Host) -> No
     assert "`false` failed; see above" in failing.stderr
 
 
-def test_an_installed_ridgeline_installs_itself_from_where_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_ridgeline_installs_itself_from_where_it_came(monkeypatch):
     monkeypatch.setattr(command, "INSTALLED", True)
     source = "git+https://github.com/OWNER/ridgeline@" + "0" * 40
     monkeypatch.setattr(command, "origin", lambda: source)
@@ -244,14 +244,14 @@ def test_an_installed_ridgeline_installs_itself_from_where_it_came(monkeypatch: 
         ("{", ""),
     ],
 )
-def test_where_it_came_from_is_what_pip_noted(monkeypatch: pytest.MonkeyPatch, told: str | None, source: str) -> None:
+def test_where_it_came_from_is_what_pip_noted(monkeypatch, told, source):
     noted = SimpleNamespace(read_text=lambda name: told if name == "direct_url.json" else None)
     monkeypatch.setattr(importlib.metadata, "distribution", lambda name: noted)
     assert calling.origin() == source
 
 
 @pytest.mark.parametrize("fit", [True, False])
-def test_the_node_is_looked_at_first(host: Host, fit: bool) -> None:
+def test_the_node_is_looked_at_first(host, fit):
     """A node that fails measures all the same: its trials carry the reason to the verdict."""
     fake(host, "python", f'echo "looked: $*"; {"true" if fit else "false"}')
     done = host.run(KINDS["docker"], ["echo", "ran"], preflight=True)
@@ -264,7 +264,7 @@ def test_the_node_is_looked_at_first(host: Host, fit: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["none", "docker"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_signals_reach_the_command_which_ends_by_itself(host: Host, kind: str, number: signal.Signals) -> None:
+def test_signals_reach_the_command_which_ends_by_itself(host, kind, number):
     """What ends a job asks it to write its result first; SIGINT arrives as SIGTERM, and is not ignored inside."""
     inner = (
         "trap 'echo asked; exit 5' TERM USR1; grep SigIgn /proc/self/status; echo ready; "
@@ -282,7 +282,7 @@ def test_signals_reach_the_command_which_ends_by_itself(host: Host, kind: str, n
     assert job.returncode == 5
 
 
-def test_a_killed_jobs_container_is_removed_first(host: Host) -> None:
+def test_a_killed_jobs_container_is_removed_first(host):
     (host.folder / "bin" / "left").touch()
     host.run(KINDS["docker"], ["true"])
     first, second = (call["argv"] for call in host.calls()[:2])
@@ -291,7 +291,7 @@ def test_a_killed_jobs_container_is_removed_first(host: Host) -> None:
     assert f"--label=ridgeline.workspace={host.workspace}" in host.started()
 
 
-def test_files_that_cannot_be_given_back_are_said(host: Host) -> None:
+def test_files_that_cannot_be_given_back_are_said(host):
     fake(host, "find", f"echo {host.workspace}/x")
     fake(host, "id", "echo 1000")
     fake(host, "sudo", "exit 1")
@@ -301,7 +301,7 @@ def test_files_that_cannot_be_given_back_are_said(host: Host) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shown(golden: object, kind: str) -> None:
+def test_shown(golden, kind):
     text = wrapped(KINDS[kind], ["python", "-m", "ci", "run", "--out", "a b.jsonl"], 2)
     golden(f"pools/{kind}.sh", text)  # type: ignore[operator]
     assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0

@@ -57,13 +57,13 @@ def changed(where: str, key: str, value: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", [name for name, pool in file.load().pools.items() if pool.vendor == "amd"])
-def test_amd_containers_get_locked_memory_and_shared_memory(name: str) -> None:
+def test_amd_containers_get_locked_memory_and_shared_memory(name):
     options = file.load().pools[name].options
     assert {"--ulimit=memlock=-1", "--security-opt=seccomp=unconfined"} <= set(options)
     assert any(option.startswith("--shm-size=") for option in options)
 
 
-def test_a_file_is_read_into_types() -> None:
+def test_a_file_is_read_into_types():
     pools = file.parse(tomllib.loads(DOCKER))
     assert pools.pool("m") == Pool(
         name="m",
@@ -89,7 +89,7 @@ def test_a_file_is_read_into_types() -> None:
         ("linux.rocm.gpu.gfx942.8", ["linux.rocm.gpu.gfx942.8"]),
     ],
 )
-def test_any_label_is_accepted(value: object, runs_on: object) -> None:
+def test_any_label_is_accepted(value, runs_on):
     found = file.parse(changed("pool.m", "runs_on", value)).pool("m").runs_on
     assert found is not None
     assert found.sized(8).value == runs_on
@@ -124,19 +124,19 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("where", "key", "value", "message"), WRONG)
-def test_a_wrong_value_is_refused_by_name(where: str, key: str, value: object, message: str) -> None:
+def test_a_wrong_value_is_refused_by_name(where, key, value, message):
     with pytest.raises(PoolsError, match=message):
         file.parse(changed(where, key, value))
 
 
-def test_two_pools_that_wait_for_the_same_runners() -> None:
+def test_two_pools_that_wait_for_the_same_runners():
     document = changed("pool.m", "runs_on", ["gpu-8", "linux"])
     document["pool"]["n"] = {**document["pool"]["m"], "runs_on": ["Linux", "gpu-{gpus}"], "gpus": [8]}  # type: ignore[index]
     with pytest.raises(PoolsError, match="is that of pool 'm' for 8 GPUs"):
         file.parse(document)
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_files_that_are_none(tmp_path):
     path = tmp_path / "runners.toml"
     with pytest.raises(PoolsError, match="cannot be read: No such file"):
         file.load(path)
@@ -161,7 +161,7 @@ EXAMPLE_FILES = ROOT / "ci" / "pools" / "examples"
 RUN = ["python", "-m", "ci", "run", "--out", "trials.jsonl"]
 
 
-def test_one_leg_for_each_pool_and_size() -> None:
+def test_one_leg_for_each_pool_and_size():
     found = command.legs(file.load(), RUN)
     assert [leg.name for leg in found] == [
         *("mi300x-1", "mi300x-8", "mi325x-1", "mi325x-8", "mi355x-1", "mi355x-8", "h200-1")
@@ -171,7 +171,7 @@ def test_one_leg_for_each_pool_and_size() -> None:
     assert "command=(python -m ci run --out trials.jsonl)" in found[1].script
 
 
-def test_some_legs() -> None:
+def test_some_legs():
     pools = file.load()
     assert [leg.name for leg in command.legs(pools, RUN, ["mi355x", "h200"], 1)] == ["mi355x-1", "h200-1"]
     for only, gpus, message in ((["moon"], None, "no pool 'moon'"), (["h200"], 8, "no pool of h200 offers jobs of 8")):
@@ -179,7 +179,7 @@ def test_some_legs() -> None:
             command.legs(pools, RUN, only, gpus)
 
 
-def test_the_login_node_submits() -> None:
+def test_the_login_node_submits():
     [leg] = command.legs(file.load(EXAMPLE_FILES / "aiter.toml"), RUN, ["spur"])
     assert (leg.runs_on, leg.gpus, leg.gpu) == (["aiter-di-ci-spur-login"], 8, "MI350X")
     submitted = "jobs submit --on spur --gpus 8 --wait -- run --out trials.jsonl"
@@ -191,7 +191,7 @@ def test_the_login_node_submits() -> None:
 # ---- the command -------------------------------------------------------------------------------------------------
 
 
-def test_the_output_of_a_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_of_a_step(tmp_path, capsys):
     words = ["--matrix", "--only", "h200", "--only", "", "--gpus", "", "--", *RUN]
     assert main(words, {"GITHUB_OUTPUT": str(tmp_path / "out")}) == 0
     line = capsys.readouterr().out.strip()
@@ -199,7 +199,7 @@ def test_the_output_of_a_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (tmp_path / "out").read_text() == f"legs={line}\n"
 
 
-def test_it_runs_before_anything_is_installed() -> None:
+def test_it_runs_before_anything_is_installed():
     words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); import runpy; "
              "runpy.run_module('ci.pools', run_name='__main__')", "--matrix", "--", *RUN]  # fmt: skip
     done = subprocess.run(words, capture_output=True, text=True)
@@ -213,7 +213,7 @@ HOSTILE = "x; touch owned; #"
 @pytest.mark.parametrize(
     "words", [["--only", HOSTILE], ["--gpus", HOSTILE], ["--only", "$(touch owned)"], ["--only", "`touch owned`"]]
 )
-def test_a_hostile_name_reaches_no_shell(tmp_path: Path, words: list[str]) -> None:
+def test_a_hostile_name_reaches_no_shell(tmp_path, words):
     done = subprocess.run(
         [sys.executable, "-m", "ci.pools", "--matrix", *words, "--", "true"],
         cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
@@ -223,7 +223,7 @@ def test_a_hostile_name_reaches_no_shell(tmp_path: Path, words: list[str]) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_make_hands_no_word_of_a_caller_to_a_shell(tmp_path: Path) -> None:
+def test_make_hands_no_word_of_a_caller_to_a_shell(tmp_path):
     """`make machines MACHINE='x; id; #'` ran id: no recipe may hold a variable that is a caller's to set."""
     names = ("MACHINE", "POOL", "ONLY", "GPUS", "KERNEL", "TIER", "SHA")
     given = [f"{name}={HOSTILE}" for name in names]
@@ -237,7 +237,7 @@ def test_make_hands_no_word_of_a_caller_to_a_shell(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_would_run_for_six_projects(host: Host, golden: object) -> None:
+def test_what_would_run_for_six_projects(host, golden):
     """Labels, and the words with which each container would be started, for every pool and size of the examples."""
     for _ in range(4):
         host.add_gpu()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,7 +16,7 @@ NUMA = {"kind": "NUMA balancing", "level": "warning", "text": "NUMA balancing is
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...]]:
+def asked(monkeypatch, tmp_path):
     """The questions to the measuring program; it answers with what `answer` sets."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("RIDGELINE_NODE", "gpu-07")
@@ -40,13 +39,13 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["doctor", "--node", *arguments], standalone_mode=True)
 
 
-def test_a_fit_node(asked: list[tuple[str, ...]]) -> None:
+def test_a_fit_node(asked):
     done = invoke("--pool", "h200")
     assert (done.exit_code, "gpu-07 is fit to measure for pool h200: 8 GPUs" in done.output) == (0, True)
     assert asked[0][-4:] == ("--product", "H200 SXM", "--gpus", "1")
 
 
-def test_the_pool_that_started_us(asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pool_that_started_us(asked, monkeypatch):
     monkeypatch.setenv("RIDGELINE_POOL", "mi355x")
     monkeypatch.setenv("RIDGELINE_GPUS", "1")
     assert invoke().exit_code == 0
@@ -57,7 +56,7 @@ def test_the_pool_that_started_us(asked: list[tuple[str, ...]], monkeypatch: pyt
     assert "no pool 'moon'" in invoke().output
 
 
-def test_a_fault_leaves_with_3_and_one_sentence(asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_leaves_with_3_and_one_sentence(asked, monkeypatch):
     answer(monkeypatch, asked, NUMA, ECC)
     done = invoke("--json")
     document = json.loads(done.stdout)
@@ -68,9 +67,7 @@ def test_a_fault_leaves_with_3_and_one_sentence(asked: list[tuple[str, ...]], mo
     assert invoke().exit_code == 0, "a warning fails no node"
 
 
-def test_a_preflight_without_an_answer_is_a_fault(
-    asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_preflight_without_an_answer_is_a_fault(asked, monkeypatch):
     def fail(*words: str, limit_s: float) -> None:
         raise MeasureError("gave no answer within 120 s: a GPU or its driver may hang")
 
@@ -80,7 +77,7 @@ def test_a_preflight_without_an_answer_is_a_fault(
     assert "the preflight gives no answer: gave no answer within 120 s" in done.output.replace("\n       ", " ")
 
 
-def test_for_real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_for_real(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     done = invoke("--json", "--results", str(tmp_path))

@@ -46,14 +46,14 @@ def shown(rows: pa.Table) -> list[str]:
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Records:
+def records(tmp_path):
     records = Records(tmp_path)
     records.write("a.txt", "1 2")
     records.write("b.txt", "3")
     return records
 
 
-def test_a_record_is_parsed_once_and_its_problems_are_told_each_time(records: Records) -> None:
+def test_a_record_is_parsed_once_and_its_problems_are_told_each_time(records):
     records.write("c.txt", "bad")
     first = records.load()
     assert first == (["a.txt/1", "a.txt/2", "b.txt/3"], ["c.txt: bad"])
@@ -62,7 +62,7 @@ def test_a_record_is_parsed_once_and_its_problems_are_told_each_time(records: Re
     assert shown(ds.dataset(records.files()).to_table()) == first[0], "any engine reads it"
 
 
-def test_changed_new_and_deleted_records_are_seen(records: Records) -> None:
+def test_changed_new_and_deleted_records_are_seen(records):
     records.load()
     records.write("a.txt", "4 5")
     records.write("c.txt", "6")
@@ -81,7 +81,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_file_is_made_again(records: Records, how: str) -> None:
+def test_a_damaged_file_is_made_again(records, how):
     first = records.load()
     DAMAGE[how](records.files()[0])
     assert records.load() == first
@@ -90,7 +90,7 @@ def test_a_damaged_file_is_made_again(records: Records, how: str) -> None:
     assert len(records.parsed) == 3
 
 
-def test_a_damaged_byte_anywhere_makes_no_wrong_row(records: Records) -> None:
+def test_a_damaged_byte_anywhere_makes_no_wrong_row(records):
     """Some bytes of a Parquet file say nothing; a damaged page is noticed by its checksum."""
     first = records.load()
     for place in range(16):
@@ -101,14 +101,14 @@ def test_a_damaged_byte_anywhere_makes_no_wrong_row(records: Records) -> None:
     assert len(records.parsed) > 2 + 8, "most are made again"
 
 
-def test_another_version_parses_anew(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_parses_anew(records, monkeypatch):
     records.load()
     monkeypatch.setattr(cache, "VERSION", cache.VERSION + 1)
     assert records.load()[0] == ["a.txt/1", "a.txt/2", "b.txt/3"]
     assert records.parsed == ["a.txt", "b.txt"] * 2
 
 
-def test_a_cache_that_cannot_be_written_only_costs_time(records: Records) -> None:
+def test_a_cache_that_cannot_be_written_only_costs_time(records):
     (records.path / "cache").write_text("a file")
     assert records.load() == records.load() == (["a.txt/1", "a.txt/2", "b.txt/3"], [])
 
@@ -120,7 +120,7 @@ def rows(name: str, *seconds: float) -> pa.Table:
     return table_of({"kernel": name, "seconds": list(seconds), "date": 0}, len(seconds), COLUMNS)
 
 
-def test_of_an_imported_file_the_newest_counts(tmp_path: Path) -> None:
+def test_of_an_imported_file_the_newest_counts(tmp_path):
     x, y = (part_of(tmp_path, "m", tmp_path / name) for name in "xy")
     keep(x, rows("x", 1.0), "1", 1)
     keep(y, rows("y", 2.0), "1", 2)

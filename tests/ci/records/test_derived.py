@@ -69,7 +69,7 @@ def frame(*rows: dict[str, Any]) -> pd.DataFrame:
     return derive.derive(pd.DataFrame(rows))
 
 
-def test_gemm_by_hand() -> None:
+def test_gemm_by_hand():
     row = frame(GEMM).iloc[0]
     assert row["tflops"] == pytest.approx(137.438953472)
     assert row["gbs"] == pytest.approx(100.663296)
@@ -78,7 +78,7 @@ def test_gemm_by_hand() -> None:
     assert math.isnan(row["busbw"])
 
 
-def test_all_gather_follows_nccl_tests() -> None:
+def test_all_gather_follows_nccl_tests():
     """nccl-tests: algbw = S / t, busbw = algbw * (n - 1) / n for an all-gather."""
     row = frame(GATHER).iloc[0]
     assert row["algbw"] == pytest.approx(250.0)
@@ -87,7 +87,7 @@ def test_all_gather_follows_nccl_tests() -> None:
     assert row["peak_share"] == pytest.approx(0.875e9 / 448e9 / 4e-3)
 
 
-def test_roofline_of_every_known_device_is_that_of_the_kernels_package() -> None:
+def test_roofline_of_every_known_device_is_that_of_the_kernels_package():
     for device in DEVICES:
         for base in (GEMM, GATHER, {**GATHER, "world": 2}):
             row = frame({**base, "market_name": device.market_name}).iloc[0]
@@ -97,7 +97,7 @@ def test_roofline_of_every_known_device_is_that_of_the_kernels_package() -> None
             assert row["peak_share"] == pytest.approx(expected), device.market_name
 
 
-def test_a_partition_is_measured_by_its_own_peak() -> None:
+def test_a_partition_is_measured_by_its_own_peak():
     whole = by_market_name("MI300X")
     part = {
         **GEMM,
@@ -118,11 +118,11 @@ def test_a_partition_is_measured_by_its_own_peak() -> None:
         {"flops": np.nan},
     ],
 )
-def test_no_share_where_the_peak_or_the_cost_is_unknown(change: dict[str, Any]) -> None:
+def test_no_share_where_the_peak_or_the_cost_is_unknown(change):
     assert math.isnan(frame({**GEMM, **change}).iloc[0]["peak_share"])
 
 
-def test_ratio_to_the_fastest_baseline_beside_it_and_its_name() -> None:
+def test_ratio_to_the_fastest_baseline_beside_it_and_its_name():
     rows = [
         GEMM,
         {**GEMM, "backend": "blas", "baseline": True, "seconds": 0.8e-3},
@@ -140,7 +140,7 @@ def test_ratio_to_the_fastest_baseline_beside_it_and_its_name() -> None:
     assert list(name) == ["blas", "blas", "blas", "blas", "blas", "", ""]
 
 
-def test_an_empty_frame_stays_empty(tmp_path: Path) -> None:
+def test_an_empty_frame_stays_empty(tmp_path):
     empty = derive.derive(records.load(tmp_path))
     assert len(empty) == 0
     assert {"tflops", "gbs", "algbw", "busbw", "peak_share", "baseline_ratio", "baseline_name"} <= set(empty.columns)
@@ -165,11 +165,11 @@ ROOT = Path(__file__).parents[3]
         (0, 0, 0, "time"),
     ],
 )
-def test_a_case_is_quoted_in_the_unit_of_the_field(flops: float, hbm: float, link: float, rate: str) -> None:
+def test_a_case_is_quoted_in_the_unit_of_the_field(flops, hbm, link, rate):
     assert rates.headline(SimpleNamespace(flops=flops, hbm_bytes=hbm, link_bytes=link)) == rate
 
 
-def test_a_single_number_and_a_column_give_the_same_rates() -> None:
+def test_a_single_number_and_a_column_give_the_same_rates():
     flops, world, seconds = (pd.Series(column, dtype=float) for column in ([1e12, 3e12], [1, 8], [1e-3, 2e-2]))
     for rate in rates.AMOUNT:
         column = rates.value(rate, flops, world, seconds)
@@ -179,7 +179,7 @@ def test_a_single_number_and_a_column_give_the_same_rates() -> None:
     assert rates.value(Rate.BUSBW, 3e12, 8, 2e-2) == pytest.approx(150e3)
 
 
-def test_rates_start_without_pandas() -> None:
+def test_rates_start_without_pandas():
     code = "import sys, ci.records.rates; sys.exit(any(name in sys.modules for name in ('pandas', 'numpy', 'pyarrow')))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
@@ -202,7 +202,7 @@ def sortable(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype(texts).sort_values(KEY, ignore_index=True)
 
 
-def test_parquet_holds_the_frame_with_derived_units(tmp_path: Path) -> None:
+def test_parquet_holds_the_frame_with_derived_units(tmp_path):
     assert run("export", "--results", RESULTS, "--out", tmp_path / "history").exit_code == 0
     expected = sortable(derived.derive(store.load(RESULTS)))
     read = sortable(pd.read_parquet(tmp_path / "history"))
@@ -212,7 +212,7 @@ def test_parquet_holds_the_frame_with_derived_units(tmp_path: Path) -> None:
         pd.testing.assert_series_equal(read[column], expected[column], check_dtype=False, check_categorical=False)
 
 
-def test_what_is_chosen_is_written(tmp_path: Path) -> None:
+def test_what_is_chosen_is_written(tmp_path):
     chosen = ["--machine", "h200x2-aabbbde0", "--kernel", "gemm", "--since", "2026-11-21"]
     done = run("export", "--results", RESULTS, "--out", tmp_path / "history", "--json", *chosen)
     frame = store.load(RESULTS, "h200x2-aabbbde0")
@@ -223,7 +223,7 @@ def test_what_is_chosen_is_written(tmp_path: Path) -> None:
     assert read["kernel"].unique().tolist() == ["gemm"]
 
 
-def test_a_record_of_the_very_day_since_which_is_asked_counts() -> None:
+def test_a_record_of_the_very_day_since_which_is_asked_counts():
     frame = pd.DataFrame(
         {"date": pd.to_datetime(["2026-11-20T23:59:59.999Z", "2026-11-21T00:00:00Z"], format="ISO8601")}
     )
@@ -232,7 +232,7 @@ def test_a_record_of_the_very_day_since_which_is_asked_counts() -> None:
 
 
 @pytest.mark.slow
-def test_the_queries_of_the_guide_run(tmp_path: Path) -> None:
+def test_the_queries_of_the_guide_run(tmp_path):
     run("export", "--results", RESULTS, "--out", tmp_path / "history")
     code = re.search(r"```python\n(import duckdb.*?)```", GUIDE, flags=re.DOTALL)
     assert code is not None
@@ -241,7 +241,7 @@ def test_the_queries_of_the_guide_run(tmp_path: Path) -> None:
     assert "h200x2-aabbbde0" in done.stdout
 
 
-def test_import_says_what_it_did(tmp_path: Path) -> None:
+def test_import_says_what_it_did(tmp_path):
     files = ROOT / "tests" / "recordings" / "programs"
     results = ("--results", tmp_path / "results")
     done = run("import", files / "hyperfine.json", *results, "--machine", "node-3", "--json")
@@ -261,7 +261,7 @@ def test_import_says_what_it_did(tmp_path: Path) -> None:
         assert said in bad.output
 
 
-def test_an_import_is_the_same_in_every_time_zone(tmp_path: Path, monkeypatch: Any) -> None:
+def test_an_import_is_the_same_in_every_time_zone(tmp_path, monkeypatch):
     found = set()
     for zone in ("UTC", "Asia/Tokyo"):
         monkeypatch.setenv("TZ", zone)
@@ -296,19 +296,19 @@ def line(**facts: object) -> dict[str, object]:
     return {**made_trials.trial(), "state": {"during": DURING}, **facts}
 
 
-def test_devices_are_read_at_work_only() -> None:
+def test_devices_are_read_at_work_only():
     first, second = devices_at_work([made_trials.parsed(line())])
     assert first == DeviceAtWork(1450.0, 692.5, 69.5, 0.5)
     assert second == first._replace(clock_mhz=1350.0)
     assert devices_at_work([made_trials.parsed(line(state={}))]) == []
 
 
-def test_several_trials_keep_the_median_and_the_worst_of_heat() -> None:
+def test_several_trials_keep_the_median_and_the_worst_of_heat():
     trials = [[DeviceAtWork(1000.0 + n, 700.0, 60.0 + n, None)] for n in range(3)]
     assert combined([*trials, []]) == [DeviceAtWork(1001.0, 700.0, 62.0, None)]
 
 
-def test_the_rows_of_a_record_say_what_its_gpus_did(tmp_path: Path) -> None:
+def test_the_rows_of_a_record_say_what_its_gpus_did(tmp_path):
     store.record([made_trials.write(tmp_path / "trials.jsonl", line())], tmp_path / "results")
     texts = set(store.load(tmp_path / "results")["devices"])
     assert [devices_in(text) for text in texts] == [devices_at_work([made_trials.parsed(line())])]
@@ -323,9 +323,7 @@ STEP = 12
 
 
 @pytest.mark.parametrize(("ours", "library"), [(1.0, 0.6), (0.6, 1.0)])
-def test_the_side_that_became_faster_is_charged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: float, library: float
-) -> None:
+def test_the_side_that_became_faster_is_charged(tmp_path, monkeypatch, ours, library):
     folder = tmp_path / "clone"
     folder.mkdir()
     monkeypatch.chdir(folder)

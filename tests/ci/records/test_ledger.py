@@ -30,7 +30,7 @@ SHOWN = Explanation(
 RECORDED = RecordedCause(NODE, OLDER, NEWER, SHOWN)
 
 
-def test_what_is_kept_is_read_back_and_is_no_machine(tmp_path: Path) -> None:
+def test_what_is_kept_is_read_back_and_is_no_machine(tmp_path):
     (path,) = ledger.record_causes(tmp_path, [RECORDED])
     assert path == tmp_path / "causes" / f"{NODE}.jsonl"
     assert ledger.causes_in(tmp_path) == ([RECORDED], [])
@@ -40,7 +40,7 @@ def test_what_is_kept_is_read_back_and_is_no_machine(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_later_experiments_on_the_same_case_count_and_others_stay(tmp_path: Path) -> None:
+def test_later_experiments_on_the_same_case_count_and_others_stay(tmp_path):
     other = dataclasses.replace(RECORDED, base="c" * 40)
     again = dataclasses.replace(RECORDED, explanation=dataclasses.replace(SHOWN, state="partly"))
     ledger.record_causes(tmp_path, [RECORDED, other])
@@ -48,7 +48,7 @@ def test_later_experiments_on_the_same_case_count_and_others_stay(tmp_path: Path
     assert ledger.causes_in(tmp_path)[0] == [again, other]
 
 
-def test_what_rests_on_no_experiment_is_not_kept(tmp_path: Path) -> None:
+def test_what_rests_on_no_experiment_is_not_kept(tmp_path):
     left = dataclasses.replace(RECORDED, explanation=Explanation((CASE,), CASE, "not examined", "not examined: ..."))
     assert ledger.record_causes(tmp_path, [left]) == []
     assert ledger.causes_in(tmp_path) == ([], [])
@@ -57,7 +57,7 @@ def test_what_rests_on_no_experiment_is_not_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"), [("{", "not JSON"), ('{"format": "x"}', "it is missing"), ("[]", "an object")]
 )
-def test_a_line_that_cannot_be_used_is_said_and_stays(tmp_path: Path, line: str, why: str) -> None:
+def test_a_line_that_cannot_be_used_is_said_and_stays(tmp_path, line, why):
     (path,) = ledger.record_causes(tmp_path, [RECORDED])
     path.write_text(path.read_text() + line + "\n")
     found, said = ledger.causes_in(tmp_path)
@@ -68,7 +68,7 @@ def test_a_line_that_cannot_be_used_is_said_and_stays(tmp_path: Path, line: str,
     assert line in path.read_text().splitlines()
 
 
-def test_a_pair_of_commits_has_its_own(tmp_path: Path) -> None:
+def test_a_pair_of_commits_has_its_own(tmp_path):
     assert ledger.causes_of([RECORDED], OLDER, NEWER, NODE) == (SHOWN,)
     assert ledger.causes_of([RECORDED], NEWER, OLDER, NODE) == ()
     assert ledger.causes_of([RECORDED], OLDER, NEWER, "other") == ()
@@ -86,7 +86,7 @@ def swept(results: Path) -> list[Trial]:
     return store.recorded_trials(results / PLACE, [])
 
 
-def test_a_sweep_is_kept_apart_from_the_cases(tmp_path: Path) -> None:
+def test_a_sweep_is_kept_apart_from_the_cases(tmp_path):
     results = tmp_path / "results"
     done = store.record([write(tmp_path / "t.jsonl", trial(), line(POINTS), line(POINTS, rung=1))], results)
     assert (done.added, done.known) == (3, 0)
@@ -96,7 +96,7 @@ def test_a_sweep_is_kept_apart_from_the_cases(tmp_path: Path) -> None:
     assert [one.sweep.rung for one in swept(results)] == [0, 1]
 
 
-def test_a_sweep_alone_is_no_record_of_cases(tmp_path: Path) -> None:
+def test_a_sweep_alone_is_no_record_of_cases(tmp_path):
     results = tmp_path / "results"
     store.record([write(tmp_path / "t.jsonl", line(POINTS))], results)
     assert store.load(results).empty
@@ -105,7 +105,7 @@ def test_a_sweep_alone_is_no_record_of_cases(tmp_path: Path) -> None:
         gate(results, BASE, HEAD, policy.load())
 
 
-def test_other_results_under_a_known_id_are_refused_and_said(tmp_path: Path) -> None:
+def test_other_results_under_a_known_id_are_refused_and_said(tmp_path):
     one = line(POINTS)
     store.record([write(tmp_path / "t.jsonl", one)], tmp_path / "results")
     other = {**one, "cases": {"m16": {**one["cases"]["m16"], "arms": {"head/triton": failed("wrong")}}}}

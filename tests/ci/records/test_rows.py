@@ -89,7 +89,7 @@ class Project:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def project(tmp_path_factory):
     """Commits: before kernels/ existed; two kernels; one of them twice as slow (and a module that does not import)."""
     project = Project(tmp_path_factory.mktemp("asv"))
     project.old = project.commit("before there were kernels")
@@ -119,7 +119,7 @@ def lines_of(output: str, name: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_range_of_commits_is_measured(project: Project) -> None:
+def test_a_range_of_commits_is_measured(project):
     fast, slow = table(project, project.fast), table(project, project.slow)
     assert slow["ours", "small"] / fast["ours", "small"] == pytest.approx(2, rel=1e-6)
     assert slow["library", "small"] / fast["library", "small"] == pytest.approx(1, rel=1e-6)
@@ -127,13 +127,13 @@ def test_a_range_of_commits_is_measured(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_kernel_is_measured_once_for_all_its_combinations(project: Project) -> None:
+def test_a_kernel_is_measured_once_for_all_its_combinations(project):
     measured = project.measured()[:2]
     assert measured == [f"toy {project.slow[:8]}", f"toy {project.fast[:8]}"], "and `other` not at all"
 
 
 @pytest.mark.slow
-def test_what_is_unsupported_is_na_and_what_failed_is_null_and_both_say_why(project: Project) -> None:
+def test_what_is_unsupported_is_na_and_what_failed_is_null_and_both_say_why(project):
     values = table(project, project.fast)
     assert math.isnan(values["narrow", "middle"])
     assert values["wrong", "small"] is None
@@ -142,25 +142,25 @@ def test_what_is_unsupported_is_na_and_what_failed_is_null_and_both_say_why(proj
 
 
 @pytest.mark.slow
-def test_a_case_of_another_tier_is_na(project: Project) -> None:
+def test_a_case_of_another_tier_is_na(project):
     assert math.isnan(table(project, project.fast)["ours", "big"])
     assert "set RIDGELINE_TIER=nightly" in project.output
 
 
 @pytest.mark.slow
-def test_a_commit_before_there_were_kernels_is_na(project: Project) -> None:
+def test_a_commit_before_there_were_kernels_is_na(project):
     assert all(math.isnan(value) for value in table(project, project.old).values())
     assert f"commit {project.old[:8]} declares no kernel 'toy'" in project.output
 
 
 @pytest.mark.slow
-def test_broken_modules_are_counted_and_take_nothing_down(project: Project) -> None:
+def test_broken_modules_are_counted_and_take_nothing_down(project):
     assert [project.record(c)["results"]["track_broken_modules"][0] for c in (project.fast, project.slow)] == [[0], [1]]
     assert "kernels.broken: ModuleNotFoundError" in project.output
 
 
 @pytest.mark.slow
-def test_nobody_ran_asv_machine_and_the_machine_has_its_own_name(project: Project) -> None:
+def test_nobody_ran_asv_machine_and_the_machine_has_its_own_name(project):
     assert [folder.name for folder in (project.root / "results").iterdir() if folder.is_dir()] == [MACHINE]
     assert json.loads((project.root / "results" / MACHINE / "machine.json").read_text()) == {
         "machine": MACHINE,
@@ -173,7 +173,7 @@ def test_nobody_ran_asv_machine_and_the_machine_has_its_own_name(project: Projec
 
 
 @pytest.mark.slow
-def test_the_trials_are_beside_the_result_and_both_agree(project: Project) -> None:
+def test_the_trials_are_beside_the_result_and_both_agree(project):
     frame = records.load(project.root / "results")
     assert frame.attrs["problems"] == []
     found = frame.set_index(["commit", "kernel", "backend", "case"])
@@ -188,7 +188,7 @@ def test_the_trials_are_beside_the_result_and_both_agree(project: Project) -> No
 
 
 @pytest.mark.slow
-def test_nothing_but_a_worktree_is_left(project: Project) -> None:
+def test_nothing_but_a_worktree_is_left(project):
     assert project.git("status", "--porcelain") == ""
     assert f".asv/env/{ENV}/project" in project.git("worktree", "list")
 
@@ -197,7 +197,7 @@ def test_nothing_but_a_worktree_is_left(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_compare_tells_the_right_direction(project: Project) -> None:
+def test_compare_tells_the_right_direction(project):
     worse = project.asv("compare", project.fast, project.slow)
     [line] = lines_of(worse, "toy.track_time('ours', 'small')")
     assert re.match(r"\| \+ .*\| +(1\.[5-9]|2\.)\d+ ", line), worse
@@ -210,7 +210,7 @@ def test_compare_tells_the_right_direction(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_show_and_publish(project: Project) -> None:
+def test_show_and_publish(project):
     assert "toy.track_time" in project.asv("show", project.fast[:8])
     project.asv("publish", "--no-pull", "-o", str(project.home / "html"))
     index = json.loads((project.home / "html" / "index.json").read_text())
@@ -223,7 +223,7 @@ def test_show_and_publish(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_continuous_measures_both_and_exits_with_1(project: Project) -> None:
+def test_continuous_measures_both_and_exits_with_1(project):
     before = len(project.measured())
     output = project.asv(
         "continuous", "--bench", r"toy.track_time\('(ours|library)'", project.fast, project.slow, code=1
@@ -238,7 +238,7 @@ def test_continuous_measures_both_and_exits_with_1(project: Project) -> None:
 
 
 @pytest.mark.nightly
-def test_find_finds_it_and_a_dry_run_saves_nothing(project: Project) -> None:
+def test_find_finds_it_and_a_dry_run_saves_nothing(project):
     before = {file: file.read_bytes() for file in (project.root / "results").rglob("*.notes.jsonl*")}
     output = project.asv("find", "--skip-save", f"{project.old}..main", "toy.track_time")
     assert f"Greatest regression found: {project.slow[:8]}" in output, output
@@ -250,14 +250,14 @@ def test_find_finds_it_and_a_dry_run_saves_nothing(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_an_existing_environment_is_refused(project: Project) -> None:
+def test_an_existing_environment_is_refused(project):
     """asv find -E existing measures one and the same installed code under many commits' names, and saves it."""
     output = project.asv("find", "--verbose", "-E", "existing:same", f"{project.old}..main", "toy.track_time", code=1)
     assert "this suite runs in the environment type 'worktree'" in output, output
     assert "Failed to build the project and import the benchmark suite" in output
 
 
-def test_too_few_rounds_and_unknown_tiers_are_refused() -> None:
+def test_too_few_rounds_and_unknown_tiers_are_refused():
     assert asv_plugin.chosen_tier({}) == "pr"
     assert asv_plugin.chosen_tier({"RIDGELINE_TIER": "sweep", "RIDGELINE_ROUNDS": "7"}) == "sweep"
     with pytest.raises(UserError, match="never calls anything different"):
@@ -266,7 +266,7 @@ def test_too_few_rounds_and_unknown_tiers_are_refused() -> None:
         asv_plugin.chosen_tier({"RIDGELINE_TIER": "weekly"})
 
 
-def test_commits_that_a_merge_brought_in_are_on_asvs_pages(tmp_path: Path) -> None:
+def test_commits_that_a_merge_brought_in_are_on_asvs_pages(tmp_path):
     folder = repository(tmp_path)
     git(folder, "checkout", "-q", "-b", "side")
     merged = kit.commit(folder, "of a branch")
@@ -289,7 +289,7 @@ def test_commits_that_a_merge_brought_in_are_on_asvs_pages(tmp_path: Path) -> No
         ("find --skip-save a..b x", False),
     ],
 )
-def test_it_is_known_whether_asv_saves(words: str, saved: bool) -> None:
+def test_it_is_known_whether_asv_saves(words, saved):
     assert asv_plugin.saves(["asv", *words.split()]) is saved
 
 
@@ -297,7 +297,7 @@ def test_it_is_known_whether_asv_saves(words: str, saved: bool) -> None:
 
 
 @pytest.mark.slow
-def test_rows_of_another_version_are_marked_by_asv(project: Project, tmp_path: Path) -> None:
+def test_rows_of_another_version_are_marked_by_asv(project, tmp_path):
     """The trap behind explicit versions: asv marks the pair with x and leaves the older one out of its pages."""
     results = tmp_path / "results"
     for commit, digit, date in ((project.fast, "1", 1_000), (project.slow, "2", 2_000)):
@@ -337,7 +337,7 @@ def drifting(number: int, ours: float, blas: float, other: float) -> dict[str, A
     return trial({CASE: arms}, number, trees={"head": tree(HEAD, declared=two_baselines())})
 
 
-def test_the_median_over_trials_of_the_ratio_to_the_fastest_baseline(tmp_path: Path) -> None:
+def test_the_median_over_trials_of_the_ratio_to_the_fastest_baseline(tmp_path):
     found = rows(tmp_path, *(drifting(n, 1e-3, blas * 1e-3, 9e-4) for n, blas in enumerate((1.5, 1.6, 1.7))))
     row = found.loc[("triton", CASE)]
     assert row["paired_with"] == "other"
@@ -347,7 +347,7 @@ def test_the_median_over_trials_of_the_ratio_to_the_fastest_baseline(tmp_path: P
     assert math.isnan(found.loc[("blas", CASE), "paired_ratio"])
 
 
-def test_the_interval_is_over_trials(tmp_path: Path) -> None:
+def test_the_interval_is_over_trials(tmp_path):
     levels = (0.90, 0.91, 0.93)
     row = rows(tmp_path, *(drifting(n, 1e-3, level * 1e-3, 1) for n, level in enumerate(levels))).loc[("triton", CASE)]
     logs = np.log(levels)
@@ -358,7 +358,7 @@ def test_the_interval_is_over_trials(tmp_path: Path) -> None:
     )
 
 
-def test_versions_and_machine_code_stand_beside_the_time(tmp_path: Path) -> None:
+def test_versions_and_machine_code_stand_beside_the_time(tmp_path):
     coded, trees = ok() | {"code_hash": "c0de" * 4}, {"head": tree() | {"kernel_digest": "f11e" * 4}}
     found = rows(tmp_path, trial({CASE: {"head/triton": coded, "head/blas": ok()}}, trees=trees))
     row = found.loc[("triton", CASE)]
@@ -368,7 +368,7 @@ def test_versions_and_machine_code_stand_beside_the_time(tmp_path: Path) -> None
     assert found.loc[("blas", CASE), "code"] == "f11e" * 4 + " BLOCK_M=128", "its files, where no machine code is known"
 
 
-def test_on_amd_the_runtime_is_hip_and_the_library_rccl(tmp_path: Path) -> None:
+def test_on_amd_the_runtime_is_hip_and_the_library_rccl(tmp_path):
     versions = {"python": "3.12.3", "torch": "2.9", "triton": "3.5", "hip": "7.1.2", "nccl": "2.27.7"}
     row = rows(tmp_path, trial(trees={"head": tree(environment=versions)})).loc[("triton", CASE)]
     assert (row["runtime"], row["library"]) == ("HIP 7.1.2", "RCCL 2.27.7")

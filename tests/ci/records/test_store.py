@@ -10,7 +10,6 @@ import random
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +34,12 @@ NAME = MACHINE["name"]
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
+def results(tmp_path):
     return tmp_path / "results"
 
 
 @pytest.fixture
-def record(tmp_path: Path, results: Path) -> Callable[..., records.Recorded]:
+def record(tmp_path, results):
     """Record trials through a new file."""
 
     def do(*lines: dict[str, Any], **options: Any) -> records.Recorded:
@@ -94,7 +93,7 @@ def one(results: Path, **where: str) -> pd.Series:
 # ---- the asv file -------------------------------------------------------------------------------------------------
 
 
-def test_asv_itself_reads_the_record(record: Any, results: Path) -> None:
+def test_asv_itself_reads_the_record(record, results):
     record(trial())
     loaded = asv_results.Results.load(str(asv_file(results)), machine_name=NAME)
     benchmarks = json.loads((results / "benchmarks.json").read_text())
@@ -131,7 +130,7 @@ def test_asv_itself_reads_the_record(record: Any, results: Path) -> None:
         ("skipped", "nan"),
     ],
 )
-def test_a_failure_is_null_and_a_skip_is_nan(record: Any, results: Path, status: str, kind: str) -> None:
+def test_a_failure_is_null_and_a_skip_is_nan(record, results, status, kind):
     record(trial({"m16": {"head/triton": failed(status, "the tile is off"), "head/blas": ok()}}))
     value = row(results)["result"][0]
     assert value is None if kind == "null" else math.isnan(value)
@@ -141,13 +140,13 @@ def test_a_failure_is_null_and_a_skip_is_nan(record: Any, results: Path, status:
     assert found["samples"] == 0
 
 
-def test_all_failed_is_a_null_column(record: Any, results: Path) -> None:
+def test_all_failed_is_a_null_column(record, results):
     arms = {"head/triton": failed("crash"), "head/blas": failed("hang")}
     record(trial({"m16": arms, "m64": arms}))
     assert row(results)["result"] is None
 
 
-def test_asv_compares_intervals(record: Any, results: Path) -> None:
+def test_asv_compares_intervals(record, results):
     """With 6 against 6 samples `asv compare` cannot call even a factor of 3 different; with intervals it can."""
     from asv._stats import is_different
 
@@ -162,7 +161,7 @@ def test_asv_compares_intervals(record: Any, results: Path) -> None:
     assert list(kept) == TIMES[:6], "the notes have them all the same"
 
 
-def test_driver_and_host_never_reach_asv_params(record: Any, results: Path) -> None:
+def test_driver_and_host_never_reach_asv_params(record, results):
     """Every key of params is part of a graph's path: a new driver would start a new series."""
     record(trial())
     params = json.loads(asv_file(results).read_text())["params"]
@@ -184,7 +183,7 @@ def test_driver_and_host_never_reach_asv_params(record: Any, results: Path) -> N
 # ---- idempotence, order, appending --------------------------------------------------------------------------------
 
 
-def test_twice_is_once(record: Any, results: Path, tmp_path: Path) -> None:
+def test_twice_is_once(record, results, tmp_path):
     first = record(trial(), trial(number=1))
     before, stats = content(results), {f: f.stat().st_mtime_ns for f in results.rglob("*.json")}
     again = record(trial(), trial(number=1), trial())
@@ -195,7 +194,7 @@ def test_twice_is_once(record: Any, results: Path, tmp_path: Path) -> None:
     assert first.paths == again.paths == [asv_file(results)]
 
 
-def test_the_order_of_recording_does_not_matter(tmp_path: Path) -> None:
+def test_the_order_of_recording_does_not_matter(tmp_path):
     lines = [
         trial(number=n, session=s * 16, minute=m, kernel=k)
         for n, s, m, k in [(0, "5", 0, "gemm"), (1, "5", 0, "gemm"), (0, "6", 9, "gemm"), (0, "5", 1, "softmax")]
@@ -211,7 +210,7 @@ def test_the_order_of_recording_does_not_matter(tmp_path: Path) -> None:
     assert all(outcome == outcomes[0] for outcome in outcomes[1:])
 
 
-def test_both_sides_of_an_ab_trial_are_recorded(record: Any, results: Path) -> None:
+def test_both_sides_of_an_ab_trial_are_recorded(record, results):
     trees = {"base": tree(BASE), "head": tree(HEAD)}
     both = record(trial({"m16": {"base/triton": ok(), "head/triton": ok([2 * t for t in TIMES])}}, trees=trees))
     assert both.paths == [asv_file(results, HEAD), asv_file(results, BASE)]
@@ -220,7 +219,7 @@ def test_both_sides_of_an_ab_trial_are_recorded(record: Any, results: Path) -> N
     assert list(samples(results, HEAD)[0]) == [2 * t for t in TIMES]
 
 
-def test_the_same_tree_against_itself_counts_once(record: Any, results: Path) -> None:
+def test_the_same_tree_against_itself_counts_once(record, results):
     record(trial({"m16": {"base/triton": ok([5e-3] * 8), "head/triton": ok()}}, trees={"base": tree(), "head": tree()}))
     assert one(results)["samples"] == len(TIMES)
 
@@ -228,7 +227,7 @@ def test_the_same_tree_against_itself_counts_once(record: Any, results: Path) ->
 # ---- who wins -----------------------------------------------------------------------------------------------------
 
 
-def test_a_failure_in_the_newest_session_is_not_hidden(record: Any, results: Path) -> None:
+def test_a_failure_in_the_newest_session_is_not_hidden(record, results):
     record(trial(), trial({"m16": {"head/triton": failed("wrong", "trial 2 was off")}}, number=1), trial(number=2))
     found = one(results, backend="triton")
     assert (found["status"], found["why"]) == ("wrong", "trial 2 was off")
@@ -236,13 +235,13 @@ def test_a_failure_in_the_newest_session_is_not_hidden(record: Any, results: Pat
     assert samples(results, HEAD) == []
 
 
-def test_a_new_session_clears_an_old_failure(record: Any, results: Path) -> None:
+def test_a_new_session_clears_an_old_failure(record, results):
     record(trial({"m16": {"head/triton": failed("crash", "the machine was shut down")}}))
     record(trial(session="6" * 16, minute=30))
     assert one(results, backend="triton")["status"] == "ok"
 
 
-def test_numbers_by_another_yardstick_are_not_pooled(record: Any, results: Path) -> None:
+def test_numbers_by_another_yardstick_are_not_pooled(record, results):
     record(trial())
     changed = tree(declared=declaration(yardstick="2" * 16))
     record(trial({"m16": {"head/triton": ok([9e-3] * 8)}}, trees={"head": changed}, session="6" * 16, minute=7))
@@ -256,7 +255,7 @@ def test_numbers_by_another_yardstick_are_not_pooled(record: Any, results: Path)
     )
 
 
-def test_the_declaration_of_the_newest_commit_wins_whatever_is_recorded_last(record: Any, results: Path) -> None:
+def test_the_declaration_of_the_newest_commit_wins_whatever_is_recorded_last(record, results):
     new = tree(HEAD, declared=declaration(yardstick="2" * 16, cases=["m16", "m128"]), date_ms=2_000)
     old = tree(BASE, declared=declaration(yardstick="1" * 16), date_ms=1_000)
     record(trial(trees={"head": new}))
@@ -266,7 +265,7 @@ def test_the_declaration_of_the_newest_commit_wins_whatever_is_recorded_last(rec
     assert time["params"][1] == ["'m16'", "'m128'", "'m64'"], "no case vanishes from asv's pages"
 
 
-def test_what_asv_left_is_kept_or_put_right(record: Any, results: Path) -> None:
+def test_what_asv_left_is_kept_or_put_right(record, results):
     """asv run rewrites a commit's file and benchmarks.json; recording again restores both."""
     record(trial())
     good = content(results)
@@ -283,7 +282,7 @@ def test_what_asv_left_is_kept_or_put_right(record: Any, results: Path) -> None:
     assert content(results) == good
 
 
-def test_keep_grids_brings_back_what_asv_run_dropped(record: Any, results: Path) -> None:
+def test_keep_grids_brings_back_what_asv_run_dropped(record, results):
     record(trial(), trial(kernel="softmax"))
     earlier = records.read_benchmarks(results)
     only = {"version": 2, "gemm.track_time": {**earlier["gemm.track_time"], "params": [["'triton'"], ["'m256'"]]}}
@@ -301,7 +300,7 @@ def test_keep_grids_brings_back_what_asv_run_dropped(record: Any, results: Path)
     ("odd", "reason"),
     [(tree(dirty=True), "has local changes"), (tree(None), "has commit None"), (tree("abc123"), "has commit 'abc123'")],
 )
-def test_what_is_no_commit_is_not_recorded_as_one(record: Any, results: Path, odd: dict[str, Any], reason: str) -> None:
+def test_what_is_no_commit_is_not_recorded_as_one(record, results, odd, reason):
     outcome = record(trial(trees={"head": odd, "base": tree(BASE)}))
     assert outcome.paths == [asv_file(results, BASE)], "the other side of the trial is recorded"
     [problem] = outcome.problems
@@ -309,7 +308,7 @@ def test_what_is_no_commit_is_not_recorded_as_one(record: Any, results: Path, od
     assert "`ridgeline run --help`" in problem.why
 
 
-def test_a_commit_given_by_name_is_recorded(record: Any, results: Path) -> None:
+def test_a_commit_given_by_name_is_recorded(record, results):
     for odd in (tree(None), tree(BASE, dirty=True)):
         outcome = record(trial(trees={"head": odd}, minute=odd["dirty"]), commits={"head": HEAD})
         assert outcome.paths == [asv_file(results)]
@@ -327,7 +326,7 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize("name", BAD_LINES)
-def test_a_bad_line_is_named_and_the_others_recorded(results: Path, tmp_path: Path, name: str) -> None:
+def test_a_bad_line_is_named_and_the_others_recorded(results, tmp_path, name):
     spoil, reason = BAD_LINES[name]
     file = tmp_path / "trials.jsonl"
     bad = spoil(trial(number=1))
@@ -344,7 +343,7 @@ def test_a_bad_line_is_named_and_the_others_recorded(results: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("cut", [0, 1, 40, 200])
-def test_a_torn_gzip_file_gives_what_is_whole(results: Path, tmp_path: Path, cut: int) -> None:
+def test_a_torn_gzip_file_gives_what_is_whole(results, tmp_path, cut):
     file = tmp_path / "trials.jsonl.gz"
     members = [gzip.compress(json.dumps(trial(number=n)).encode() + b"\n") for n in range(3)]
     whole = b"".join(members)
@@ -363,7 +362,7 @@ def test_a_torn_gzip_file_gives_what_is_whole(results: Path, tmp_path: Path, cut
         lambda file: file.unlink(),
     ],
 )
-def test_asv_s_files_are_made_of_the_notes(record: Any, results: Path, spoil: Any) -> None:
+def test_asv_s_files_are_made_of_the_notes(record, results, spoil):
     record(trial())
     good = content(results)
     spoil(asv_file(results))
@@ -379,7 +378,7 @@ def test_asv_s_files_are_made_of_the_notes(record: Any, results: Path, spoil: An
 # ---- branches, and the form of old -------------------------------------------------------------------------------
 
 
-def test_records_of_two_branches_merge_without_a_conflict(tmp_path: Path) -> None:
+def test_records_of_two_branches_merge_without_a_conflict(tmp_path):
     """Both measured the same commits on the same machine, as two checks against one base do."""
     git(tmp_path, "init", "-qb", "main")
     results = tmp_path / "results"
@@ -407,7 +406,7 @@ def commit_all(folder: Path) -> None:
     git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "records")
 
 
-def test_old_notes_are_read_merged_and_rewritten(results: Path, tmp_path: Path) -> None:
+def test_old_notes_are_read_merged_and_rewritten(results, tmp_path):
     """Plain text of before 2026-11-28; a merge left its markers in it."""
     lines = [json.dumps(trial(number=number)) for number in range(3)]
     old = results / NAME / f"{HEAD[:8]}-{ENV}.notes.jsonl"
@@ -435,7 +434,7 @@ def test_old_notes_are_read_merged_and_rewritten(results: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", BAD_LINES)
-def test_a_bad_line_in_the_notes_stops_nothing(record: Any, results: Path, name: str) -> None:
+def test_a_bad_line_in_the_notes_stops_nothing(record, results, name):
     spoil, reason = BAD_LINES[name]
     record(trial(), trial(number=1), trial(number=2))
     notes = notes_file(results)
@@ -451,7 +450,7 @@ def test_a_bad_line_in_the_notes_stops_nothing(record: Any, results: Path, name:
     assert list(records.load(results)["trials"]) == [3, 3]
 
 
-def test_one_bad_file_hides_no_other(record: Any, results: Path) -> None:
+def test_one_bad_file_hides_no_other(record, results):
     for index in range(5):
         record(trial(trees={"head": tree(f"{index:x}" * 40)}))
     notes_file(results, "2" * 40).write_bytes(b"")
@@ -474,7 +473,7 @@ def test_one_bad_file_hides_no_other(record: Any, results: Path) -> None:
     assert [problem.where[-80:][:8] for problem in records.problems_at(results, NAME, commits)] != []
 
 
-def test_a_dry_run_writes_nothing(record: Any, results: Path, tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing(record, results, tmp_path):
     outcome = record(trial(), trial(trees={"head": tree(None)}), dry_run=True)
     assert outcome.added == 1
     assert len(outcome.problems) == 1
@@ -485,7 +484,7 @@ def test_a_dry_run_writes_nothing(record: Any, results: Path, tmp_path: Path) ->
 
 
 @pytest.fixture
-def small_disk() -> Iterator[Callable[[int], None]]:
+def small_disk():
     """The operating system refuses to make any file larger than so many bytes: what a full disk does to a writer."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -493,7 +492,7 @@ def small_disk() -> Iterator[Callable[[int], None]]:
 
 
 @pytest.mark.parametrize("room", [0, 500, 1200])
-def test_a_full_disk_loses_nothing(record: Any, results: Path, tmp_path: Path, small_disk: Any, room: int) -> None:
+def test_a_full_disk_loses_nothing(record, results, tmp_path, small_disk, room):
     record(trial())
     before = content(results)
     more = write(tmp_path / "more.jsonl", trial(number=1), trial(number=2))
@@ -508,9 +507,7 @@ def test_a_full_disk_loses_nothing(record: Any, results: Path, tmp_path: Path, s
     assert len(records.trials(results, records.Place(NAME, HEAD, ENV))) == 3
 
 
-def test_an_interruption_between_two_files_is_put_right(
-    record: Any, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_between_two_files_is_put_right(record, results, tmp_path, monkeypatch):
     """The notes are there and asv's file is not: the trials count as known, and the record is completed."""
     whole = tmp_path / "whole"
     file = write(tmp_path / "t.jsonl", trial(), trial(number=1))
@@ -533,14 +530,14 @@ def test_an_interruption_between_two_files_is_put_right(
     assert content(results) == content(whole)
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "results").write_text("a file")
     with pytest.raises(records.RecordError, match="--results DIR"):
         records.record([write(tmp_path / "t.jsonl", trial())], tmp_path / "results")
 
 
 @pytest.mark.slow
-def test_two_writers_lose_nothing(tmp_path: Path, results: Path) -> None:
+def test_two_writers_lose_nothing(tmp_path, results):
     """Two processes record different trials of one commit, file by file, at the same time."""
     lines = [trial(number=n, session=s * 16, kernel=k) for n in range(6) for s, k in (("5", "gemm"), ("6", "softmax"))]
     files = [write(tmp_path / f"{i}.jsonl", line) for i, line in enumerate(lines)]
@@ -565,7 +562,7 @@ def test_two_writers_lose_nothing(tmp_path: Path, results: Path) -> None:
 # ---- reading ------------------------------------------------------------------------------------------------------
 
 
-def test_an_asv_file_without_its_trials_is_named(record: Any, results: Path) -> None:
+def test_an_asv_file_without_its_trials_is_named(record, results):
     record(trial())
     notes_file(results).unlink()
     frame = records.load(results)
@@ -574,7 +571,7 @@ def test_an_asv_file_without_its_trials_is_named(record: Any, results: Path) -> 
     assert "`ridgeline records add --help`" in said
 
 
-def test_commits_of_one_second_come_as_in_the_history(record: Any, tmp_path: Path) -> None:
+def test_commits_of_one_second_come_as_in_the_history(record, tmp_path):
     commits = commits_of_one_second(tmp_path, 6)
     for commit in sorted(commits):
         record(*(trial(number=n, trees={"head": tree(commit, date_ms=1_790_000_000_000)}) for n in (0, 1)))
@@ -585,7 +582,7 @@ def test_commits_of_one_second_come_as_in_the_history(record: Any, tmp_path: Pat
     assert list((dates.first()[commits] - dates.first()[commits[0]]).dt.total_seconds() * 1000) == [0, 1, 2, 3, 4, 5]
 
 
-def test_nothing_recorded(tmp_path: Path) -> None:
+def test_nothing_recorded(tmp_path):
     frame = records.load(tmp_path / "results")
     assert len(frame) == 0
     assert {"seconds", "status", "market_name"} <= set(frame.columns)
@@ -596,7 +593,7 @@ def test_nothing_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 39, 40, 41, 120])
-def test_what_samples_come_to_is_what_numpy_says_to_the_last_digit(count: int) -> None:
+def test_what_samples_come_to_is_what_numpy_says_to_the_last_digit(count):
     rng = np.random.default_rng(count)
     times, library, cublas = (tuple(rng.lognormal(-7, 0.1, count) for _ in range(3)) for _ in range(3))
     beside = tuple({"blas": one, "cublas": other * 0.5} for one, other in zip(library, cublas, strict=True))
@@ -612,7 +609,7 @@ def test_what_samples_come_to_is_what_numpy_says_to_the_last_digit(count: int) -
     assert found.paired.ratio == np.exp(np.median([np.median(np.log(one)) for one in ratios]))
 
 
-def test_an_interval_has_a_width_and_few_samples_their_range() -> None:
+def test_an_interval_has_a_width_and_few_samples_their_range():
     low, high = pooling.interval([np.full(40, 1e-3), np.full(40, 1e-3)])
     assert (low, high) == pytest.approx((0.999e-3, 1.001e-3))
     assert pooling.interval([np.array([1.0, 3.0, 2.0])]) == (1.0, 3.0)
@@ -622,9 +619,7 @@ def test_an_interval_has_a_width_and_few_samples_their_range() -> None:
 # Names that the project's settings say were given up.
 
 
-def test_a_renamed_case_goes_on_under_its_new_name_and_what_was_deleted_keeps_its_own(
-    tmp_path: Path, results: Path, record: Callable[..., records.Recorded]
-) -> None:
+def test_a_renamed_case_goes_on_under_its_new_name_and_what_was_deleted_keeps_its_own(tmp_path, results, record):
     old = declaration(cases=("m16", "m64"))
     arms = {"head/triton": ok(), "head/blas": ok()}
     record(trial({"m16": arms, "m64": arms}, trees={"head": tree(BASE, declared=old)}))
@@ -643,7 +638,7 @@ def test_a_renamed_case_goes_on_under_its_new_name_and_what_was_deleted_keeps_it
 
 
 @pytest.mark.parametrize("good", [0, 1])
-def test_a_file_of_another_kind_is_one_refusal(good: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_kind_is_one_refusal(good, tmp_path, monkeypatch):
     monkeypatch.chdir(repository(tmp_path / "r"))
     lines = [json.dumps(trial()) for _ in range(good)] + [f"{number},{2 * number},us" for number in range(3000)]
     (tmp_path / "wrong.csv").write_text("\n".join(lines) + "\n")
@@ -656,9 +651,7 @@ def test_a_file_of_another_kind_is_one_refusal(good: int, tmp_path: Path, monkey
         assert "none of its 3,000 lines is a trial" in refused[0]
 
 
-def test_notes_are_checked_once_unless_their_content_is_no_longer_what_their_name_says(
-    record: Callable[..., records.Recorded], results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_notes_are_checked_once_unless_their_content_is_no_longer_what_their_name_says(record, results, monkeypatch):
     record(trial())
     path, checked = notes_file(results), []
     monkeypatch.setattr(trial_file, "check", lambda line, packed: checked.append(line) or {})
@@ -684,7 +677,7 @@ def sustained(number: int = 0, slower: float = 1.2, **more):
     return line | {"id": f"{number:016x}"}
 
 
-def test_the_two_regimes_of_one_file_are_recorded_apart(tmp_path: Path) -> None:
+def test_the_two_regimes_of_one_file_are_recorded_apart(tmp_path):
     file = write(tmp_path / "t.jsonl", trial(), sustained(), trial(number=1), sustained(1))
     results = tmp_path / "results"
     done = records.record([file], results)
@@ -698,7 +691,7 @@ def test_the_two_regimes_of_one_file_are_recorded_apart(tmp_path: Path) -> None:
     assert (again.added, again.known) == (0, 4)
 
 
-def test_both_regimes_stand_beside_each_other(tmp_path: Path) -> None:
+def test_both_regimes_stand_beside_each_other(tmp_path):
     results = tmp_path / "results"
     lines = [trial(number=n) for n in range(3)] + [sustained(n) for n in range(3)]
     records.record([write(tmp_path / "t.jsonl", *lines)], results)

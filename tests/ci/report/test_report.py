@@ -33,26 +33,26 @@ def sample(name: str) -> Report:
 
 
 @pytest.mark.parametrize("name", ["slower", "broken", "hostile"])
-def test_terminal(name: str, golden: Golden) -> None:
+def test_terminal(name, golden):
     golden(f"report/{name}.txt", terminal.render(sample(name), width=120))
 
 
-def test_ascii(golden: Golden) -> None:
+def test_ascii(golden):
     text = terminal.render(sample("slower"), width=120, ascii_only=True)
     golden("report/slower_ascii.txt", text)
     assert text.isascii()
 
 
 @pytest.mark.parametrize("name", ["slower", "same", "broken", "hostile"])
-def test_markdown(name: str, golden: Golden) -> None:
+def test_markdown(name, golden):
     golden(f"report/{name}.md", markdown.render(sample(name)))
 
 
-def test_json(golden: Golden) -> None:
+def test_json(golden):
     golden("report/slower.json", json_report.dumps(sample("slower")))
 
 
-def test_a_reason_that_many_cases_share_is_one_line() -> None:
+def test_a_reason_that_many_cases_share_is_one_line():
     """Without names where it is that of all."""
     cases = [
         CaseVerdict(f"k/a/{number}", "k", "a", Verdict.CANNOT_TELL, None, None, None, evidence=("the GPU is used",))
@@ -67,7 +67,7 @@ def test_a_reason_that_many_cases_share_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_json_comes_back_as_the_same_report(name: str) -> None:
+def test_json_comes_back_as_the_same_report(name):
     report = sample(name)
     assert json_report.loads(json_report.dumps(report).encode()) == report
 
@@ -77,18 +77,18 @@ def test_json_comes_back_as_the_same_report(name: str) -> None:
 
 @pytest.mark.parametrize("width", [40, 100])
 @pytest.mark.parametrize("name", NAMES)
-def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+def test_no_line_is_wider_than_the_terminal(name, width):
     lines = terminal.render(sample(name), width=width).splitlines()
     assert max(map(len, lines)) <= width
 
 
-def test_without_colour_nothing_is_lost() -> None:
+def test_without_colour_nothing_is_lost():
     report = sample("slower")
     coloured = re.sub(r"\x1b\[[0-9;]*m", "", terminal.render(report, colour=True))
     assert [line.rstrip() for line in coloured.splitlines()] == terminal.render(report).splitlines()
 
 
-def test_a_screen_is_not_flooded() -> None:
+def test_a_screen_is_not_flooded():
     lines = terminal.render(samples.large(), width=120).splitlines()
     assert len(lines) < 80
     assert "and 1460 more" in "\n".join(lines)
@@ -105,7 +105,7 @@ HOSTILE_TEXTS = (
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS, ids=["escape", "surrogate", "override", "long", "breaks", "markup"])
-def test_foreign_text_is_inert_on_a_terminal(text: str) -> None:
+def test_foreign_text_is_inert_on_a_terminal(text):
     report = hostile_report(text)
     for shown in (
         terminal.render(report, width=100),
@@ -138,7 +138,7 @@ def hostile_report(text: str) -> Report:
 # ---- warnings and floors, grouped ----
 
 
-def test_a_warning_of_many_cases_is_one_line_and_the_json_keeps_all() -> None:
+def test_a_warning_of_many_cases_is_one_line_and_the_json_keeps_all():
     said = [ReportWarning(f"intermittent collapse: {i} of 39 calls", f"gemm/m{i}") for i in range(4, 9)]
     twice = [ReportWarning("the clock was capped", f"gemm/m{i}") for i in (1, 2)]
     warnings = (*said, *twice, ReportWarning("GPU 0 is shared"), ReportWarning("GPU 1 is shared"))
@@ -155,7 +155,7 @@ def test_a_warning_of_many_cases_is_one_line_and_the_json_keeps_all() -> None:
     assert json_report.loads(json_report.dumps(report).encode()) == report
 
 
-def test_floors_that_were_not_timed_are_one_line_per_cause() -> None:
+def test_floors_that_were_not_timed_are_one_line_per_cause():
     names = [f"gather/triton/w{i}" for i in range(5)]
     same = [CaseVerdict(name, "gather", "triton", Verdict.SAME) for name in names]
     timed = CaseVerdict("gather/triton/t", "gather", "triton", Verdict.SAME, 1.0, 0.99, 1.01)
@@ -183,7 +183,7 @@ def _visible(markdown_text: str) -> str:
 @pytest.mark.parametrize(
     "name", ["http://evil.example/|x", "https://evil.example/`y", "WWW.evil.example\\", "a@b.example|"]
 )
-def test_a_case_named_with_an_address_is_no_link(name: str) -> None:
+def test_a_case_named_with_an_address_is_no_link(name):
     case = CaseVerdict(name, name, "triton", Verdict.SLOWER, 1.1, 1.09, 1.11, evidence=(name,))
     shown = html.unescape(markdown.render(Report(Judgement(Verdict.SLOWER, name, (case,)))))
     assert "evil" in shown or "@" in shown
@@ -191,13 +191,13 @@ def test_a_case_named_with_an_address_is_no_link(name: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["# title", "- item", "+ item", "1. item", "> quote", "=== ", "12) x", "---"])
-def test_a_line_cannot_start_a_block(line: str) -> None:
+def test_a_line_cannot_start_a_block(line):
     assert re.match(r"&#\d+;", markdown.text(line))
     assert _visible(markdown.text(line)).replace(markdown.NO_JOIN, "") == line.strip()
 
 
 @pytest.mark.slow
-def test_an_underscore_is_escaped_only_where_it_could_open_emphasis() -> None:
+def test_an_underscore_is_escaped_only_where_it_could_open_emphasis():
     assert markdown.text("gemm_all_scatter of __init__ and _x_") == (
         "gemm_all_scatter of &#95;&#95;init&#95;&#95; and &#95;x&#95;"
     )
@@ -221,24 +221,24 @@ def test_an_underscore_is_escaped_only_where_it_could_open_emphasis() -> None:
         ("a\\", "<code>a&#92;</code>"),
     ],
 )
-def test_names_in_code_style(name: str, wanted: str) -> None:
+def test_names_in_code_style(name, wanted):
     assert markdown.code(name) == wanted
 
 
-def test_only_https_links_are_links() -> None:
+def test_only_https_links_are_links():
     assert markdown.link("run", "https://github.com/o/r/1") == "[run](<https://github.com/o/r/1>)"
     for url in ("http://x.example", "javascript:alert(1)", "https://x.example/> [a](b)", "https://x.example/)"):
         assert "](" not in re.sub(r"`[^`]*`", "", markdown.link("run", url))
 
 
-def test_a_comment_fits_and_says_what_it_left_out() -> None:
+def test_a_comment_fits_and_says_what_it_left_out():
     text = markdown.render(samples.large())
     assert len(text) <= 65_536
     assert "1400 more, in the JSON report" in text
     assert text.startswith(markdown.MARKER)
 
 
-def test_a_comment_of_very_long_evidence_fits() -> None:
+def test_a_comment_of_very_long_evidence_fits():
     evidence = tuple(f"{i} " + "x" * 390 for i in range(100))
     cases = tuple(
         CaseVerdict(f"c{i}", f"k{i}", "b", verdict, 1.1, 1.0, 1.2, evidence=evidence)
@@ -250,7 +250,7 @@ def test_a_comment_of_very_long_evidence_fits() -> None:
     assert "<sub>" in text
 
 
-def test_the_heading_names_the_pool() -> None:
+def test_the_heading_names_the_pool():
     assert markdown.section(sample("same"), "mi300x-8").startswith("## ✅ SAME on mi300x-8: ")
     assert markdown.section(sample("same"), "<b>").startswith("## ✅ SAME on &#60;b&#62;: ")
 
@@ -258,7 +258,7 @@ def test_the_heading_names_the_pool() -> None:
 # ---- json ----
 
 
-def test_numbers_that_are_not_finite_become_null() -> None:
+def test_numbers_that_are_not_finite_become_null():
     case = CaseVerdict("a", "k", "b", Verdict.CANNOT_TELL, 1.0, 0.5, math.inf, p_value=math.nan)
     text = json_report.dumps(Report(Judgement(Verdict.CANNOT_TELL, "", (case,)), clocks={"base": Clocks(math.nan)}))
     assert json.loads(text, parse_constant=pytest.fail)["cases"][0]["ci_high"] is None
@@ -271,7 +271,7 @@ def broken_document(change: Callable[[dict], object]) -> bytes:
     return json.dumps(document).encode()
 
 
-def test_a_file_of_too_many_bytes_is_told_from_one_that_is_no_json(tmp_path: Path) -> None:
+def test_a_file_of_too_many_bytes_is_told_from_one_that_is_no_json(tmp_path):
     (tmp_path / "report.json").write_bytes(b" " * (json_report.SIZE_LIMIT + 5))
     with pytest.raises(json_report.ReportError, match=r"report\.json: larger than"):
         json_report.read(tmp_path / "report.json")
@@ -292,13 +292,13 @@ def test_a_file_of_too_many_bytes_is_told_from_one_that_is_no_json(tmp_path: Pat
         (broken_document(lambda d: d["machine"].update(a=[1])), "machine"),
     ],
 )
-def test_a_file_that_is_not_a_report(data: bytes, message: str) -> None:
+def test_a_file_that_is_not_a_report(data, message):
     with pytest.raises(json_report.ReportError, match=re.escape(message)):
         json_report.loads(data)
 
 
 @pytest.mark.parametrize("key", ["cases", "case_warnings"])
-def test_the_first_of_millions_of_wrong_entries_ends_the_reading(key: str) -> None:
+def test_the_first_of_millions_of_wrong_entries_ends_the_reading(key):
     data = broken_document(lambda document: document.update({key: [0] * 2_000_000}))
     with pytest.raises(json_report.ReportError, match=rf"{key}\[0\]"):
         json_report.loads(data)
@@ -308,7 +308,7 @@ def test_the_first_of_millions_of_wrong_entries_ends_the_reading(key: str) -> No
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_markdown_parser_sees_only_our_structure(name: str) -> None:
+def test_a_markdown_parser_sees_only_our_structure(name):
     """An independent CommonMark parser finds no link, image or HTML element that we did not write."""
     tokens = MarkdownIt("commonmark").enable("table").parse(markdown.render(sample(name)))
     flat = [inner for token in tokens for inner in (token, *(token.children or ()))]
@@ -322,7 +322,7 @@ def test_a_markdown_parser_sees_only_our_structure(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_has_the_words_of_the_comment_and_runs_nothing(name: str) -> None:
+def test_a_page_has_the_words_of_the_comment_and_runs_nothing(name):
     whole = markdown.html_page(sample(name))
     elements = set(re.findall(r"</?([a-z]\w*)", whole))
     assert elements.isdisjoint({"script", "img", "iframe", "link", "form", "object", "svg"})
@@ -362,7 +362,7 @@ REPORT = Report(
 )
 
 
-def test_the_terminal_says_the_cause_first_and_then_what_else_was_tried() -> None:
+def test_the_terminal_says_the_cause_first_and_then_what_else_was_tried():
     text = " ".join(terminal.render(REPORT, width=200).split())
     why = text[text.index("Why 2 cases (gemm/triton/m64, gemm/triton/m256)") :]
     places = [
@@ -374,7 +374,7 @@ def test_the_terminal_says_the_cause_first_and_then_what_else_was_tried() -> Non
     assert "measured on gemm/triton/m64: 3 experiments, 9 trials, 61 s" in why
 
 
-def test_the_comment_has_it_as_inert_text() -> None:
+def test_the_comment_has_it_as_inert_text():
     text = markdown.render(REPORT)
     assert "### Why: 2 cases (gemm/triton/m64, gemm/triton/m256)" in text
     assert "proven**" in text
@@ -382,11 +382,11 @@ def test_the_comment_has_it_as_inert_text() -> None:
     assert "@ImportError" not in text
 
 
-def test_the_json_gives_the_same_report_back() -> None:
+def test_the_json_gives_the_same_report_back():
     assert json_report.loads(json_report.dumps(REPORT).encode()) == REPORT
 
 
-def test_what_options_made_of_one_commit_has_no_command_of_two_commits() -> None:
+def test_what_options_made_of_one_commit_has_no_command_of_two_commits():
     slower = samples.slower()
     assert words.command(slower).startswith("ridgeline ab 9f8e7d6c5b4a 0123456789ab --kernel gemm")
     assert words.command(dataclasses.replace(slower, head=slower.base)) == ""
@@ -408,7 +408,7 @@ def lasting(**more: object) -> Trial:
 SPENT = {"rounds": 2.0, "checks": 1.0, "start": 0.5}
 
 
-def test_the_seconds_of_all_trials_add_up_to_those_of_the_command() -> None:
+def test_the_seconds_of_all_trials_add_up_to_those_of_the_command():
     found = seconds_of([lasting(spent_s=SPENT, ahead_s=4.0), lasting(spent_s=SPENT, ahead_s=0.0)], whole_s=15.0)
     assert found
     assert list(found.phases) == ["rounds", "checks", "start", "before the trials", "outside of measuring"]
@@ -418,12 +418,12 @@ def test_the_seconds_of_all_trials_add_up_to_those_of_the_command() -> None:
     assert found.as_json()["measuring_s"] == 4.0
 
 
-def test_trials_that_do_not_say_it_have_no_table() -> None:
+def test_trials_that_do_not_say_it_have_no_table():
     assert seconds_of([]) is None
     assert seconds_of([lasting(), lasting(spent_s=SPENT)]) is None
 
 
-def test_an_operator_that_this_machine_cannot_measure_takes_no_phase_from_the_others() -> None:
+def test_an_operator_that_this_machine_cannot_measure_takes_no_phase_from_the_others():
     nothing = {"m16": {"head/triton": failed("skipped"), "head/blas": failed("unsupported")}}
     found = seconds_of(
         [
@@ -439,5 +439,5 @@ def test_an_operator_that_this_machine_cannot_measure_takes_no_phase_from_the_ot
     assert found.sentence().startswith("measuring: 2.0 of 8.0 s (25 %)")
 
 
-def test_minutes() -> None:
+def test_minutes():
     assert [minutes(one) for one in (3.4, 99.0, 170.0)] == ["3 s", "99 s", "3 min"]

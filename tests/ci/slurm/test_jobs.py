@@ -8,7 +8,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -97,7 +96,7 @@ class Place:
 
 
 @pytest.fixture
-def place(slurm_cluster: SlurmCluster, tmp_path: Path) -> Place:
+def place(slurm_cluster, tmp_path):
     return Place(slurm_cluster, tmp_path)
 
 
@@ -114,7 +113,7 @@ def attempts(job: Path) -> int:
     return len(list(job.glob("*-*.jsonl")))
 
 
-def test_tasks_of_an_array_are_put_together(place: Place, tmp_path: Path) -> None:
+def test_tasks_of_an_array_are_put_together(place, tmp_path):
     job = place.submit(count(3), tasks=3, out=str(tmp_path / "all.jsonl"))
     status = place.end(job)
     assert (status.state, status.exit_code, status.ended_tasks) == (State.DONE, 0, 3), status
@@ -127,7 +126,7 @@ def test_tasks_of_an_array_are_put_together(place: Place, tmp_path: Path) -> Non
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("end", ["sys.exit(3)", "os.kill(os.getpid(), 11)"])
-def test_a_task_that_fails_is_submitted_again_three_times_and_is_then_missing(place: Place, end: str) -> None:
+def test_a_task_that_fails_is_submitted_again_three_times_and_is_then_missing(place, end):
     job = place.submit(count(2) + f"\nif os.environ['SLURM_ARRAY_TASK_ID'] == '1': {end}", tasks=2)
     status = place.end(job)
     assert (status.state, status.exit_code, status.ended_tasks) == (State.INCOMPLETE, 3, 1)
@@ -138,7 +137,7 @@ def test_a_task_that_fails_is_submitted_again_three_times_and_is_then_missing(pl
         assert (shown.exit_code, f"--resume {job.name}" in shown.output) == (3, True), shown.output
 
 
-def test_a_task_that_was_lost_goes_on_where_it_ended(place: Place, tmp_path: Path) -> None:
+def test_a_task_that_was_lost_goes_on_where_it_ended(place, tmp_path):
     """Its first attempt is killed after two lines, with all that it started."""
     first = f"\nif number == 1 and not os.path.exists({str(tmp_path / 'killed')!r}):"
     kill = f"\n        open({str(tmp_path / 'killed')!r}, 'w'); os.killpg(0, 9)"
@@ -147,7 +146,7 @@ def test_a_task_that_was_lost_goes_on_where_it_ended(place: Place, tmp_path: Pat
     assert (attempts(job), numbers(job)) == (2, [0, 1, 2, 3])
 
 
-def test_cancel_while_it_runs_and_while_it_waits(place: Place) -> None:
+def test_cancel_while_it_runs_and_while_it_waits(place):
     job = place.submit(count(99, 0.2), tasks=3)
     until(lambda: jobs.attempt_lines(job, 0), "a line")
     jobs.cancel(job, place.cluster.slurm)
@@ -161,7 +160,7 @@ def test_cancel_while_it_runs_and_while_it_waits(place: Place) -> None:
 
 
 @pytest.mark.nightly
-def test_preempted_it_is_requeued_and_goes_on(place: Place) -> None:
+def test_preempted_it_is_requeued_and_goes_on(place):
     job = place.submit(count(12, 0.3), gpus=8)
     until(lambda: jobs.attempt_lines(job, 0), "a line")
     urgent = place.submit(count(1), gpus=8, runners=place.runners("urgent"))
@@ -172,9 +171,7 @@ def test_preempted_it_is_requeued_and_goes_on(place: Place) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("lose", [SlurmCluster.kill_slurmd, SlurmCluster.kill_node])
-def test_a_lost_node_makes_a_second_copy_and_no_line_is_torn(
-    place: Place, lose: Callable[[SlurmCluster, str], None]
-) -> None:
+def test_a_lost_node_makes_a_second_copy_and_no_line_is_torn(place, lose):
     """Where slurmd alone is lost, the old copy lives on while the requeued one starts, here on another node."""
     job = place.submit(count(70, 0.1), runners=place.runners("all", gres=""))
     until(lambda: len(jobs.attempt_lines(job, 0)) >= 2, "lines")
@@ -189,9 +186,7 @@ def test_a_lost_node_makes_a_second_copy_and_no_line_is_torn(
 
 
 @pytest.mark.nightly
-def test_a_job_whose_id_slurm_gave_to_another_one_is_lost_and_taken_up(
-    own_cluster: SlurmCluster, tmp_path: Path
-) -> None:
+def test_a_job_whose_id_slurm_gave_to_another_one_is_lost_and_taken_up(own_cluster, tmp_path):
     """The controller is killed before it has saved the job (8 s in Slurm 22.05 to 26.05), whose process lives on."""
     place = Place(own_cluster, tmp_path)
     at = place.runners("all", gres="")
@@ -207,7 +202,7 @@ def test_a_job_whose_id_slurm_gave_to_another_one_is_lost_and_taken_up(
 
 
 @pytest.mark.nightly
-def test_a_task_without_its_gpu_is_submitted_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_without_its_gpu_is_submitted_again(place, monkeypatch):
     """As Slurm starts it for some seconds after a restart of its controller: with none of the GPUs it asked for."""
     monkeypatch.setattr(Pool, "gres_of", lambda pool, gpus: "")
     job = place.submit(count(1))
@@ -221,7 +216,7 @@ def test_a_task_without_its_gpu_is_submitted_again(place: Place, monkeypatch: py
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_of_a_cluster_outlives_who_started_it(tmp_path: Path, number: signal.Signals) -> None:
+def test_nothing_of_a_cluster_outlives_who_started_it(tmp_path, number):
     """However that one ends: neither a daemon, nor a job and what it started, nor a file."""
     needed("Slurm")
     argv = [sys.executable, "-c", CLUSTER_OF_ITS_OWN.format(folder=tmp_path)]
@@ -237,7 +232,7 @@ def test_nothing_of_a_cluster_outlives_who_started_it(tmp_path: Path, number: si
 
 
 @pytest.mark.nightly
-def test_a_job_that_slurm_forgot_is_lost_and_can_be_resumed(place: Place) -> None:
+def test_a_job_that_slurm_forgot_is_lost_and_can_be_resumed(place):
     job = place.submit(count(3))
     place.end(job)
     (job / "result.json").unlink()
@@ -249,7 +244,7 @@ def test_a_job_that_slurm_forgot_is_lost_and_can_be_resumed(place: Place) -> Non
     assert (numbers(moved), attempts(moved)) == ([0, 1, 2], 1), "no task was missing"
 
 
-def test_what_cannot_be_submitted_leaves_a_sentence_and_no_job(place: Place, tmp_path: Path) -> None:
+def test_what_cannot_be_submitted_leaves_a_sentence_and_no_job(place, tmp_path):
     with pytest.raises(SlurmError, match="Requested node configuration is not available"):
         place.submit(count(1), runners=place.runners("mi325x", gres="mi300x"))
     assert jobs.job_ids(place.jobs) == []
@@ -261,12 +256,12 @@ def test_what_cannot_be_submitted_leaves_a_sentence_and_no_job(place: Place, tmp
         place.submit(count(1), runners=str(bare), cwd=str(tmp_path))
 
 
-def test_a_clone_that_moved_on_measures_nothing(place: Place) -> None:
+def test_a_clone_that_moved_on_measures_nothing(place):
     spec = JobSpec("test", ("-c", "print('ran')"), str(ROOT), "pool", commit="0" * 40)
     assert "and the job was submitted at 00000000; submit it again" in on_nodes.moved_commit(spec)
 
 
-def test_the_name_of_a_job_is_no_runners() -> None:
+def test_the_name_of_a_job_is_no_runners():
     assert not runner.OURS.fullmatch(PREFIX + "20261128T041935.123456-run-e716")
     assert runner.OURS.fullmatch(f"{PREFIX}4711")
 
@@ -283,7 +278,7 @@ sys.exit(CODE)
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Path:
+def job(tmp_path):
     folder = tmp_path / "jobs" / "20261128T041935.123456-run-e716"
     folder.mkdir(parents=True)
     return folder
@@ -301,7 +296,7 @@ def result(job: Path) -> dict[str, object]:
     return dict(json.loads((job / "result.json").read_text()))
 
 
-def test_an_attempt_goes_on_where_earlier_ones_ended_in_a_file_of_its_own(job: Path) -> None:
+def test_an_attempt_goes_on_where_earlier_ones_ended_in_a_file_of_its_own(job):
     write(job)
     (job / "0-killed.jsonl").write_text("line 0\nline 1\nli")
     assert run_task(job, 0) == 0
@@ -311,13 +306,13 @@ def test_an_attempt_goes_on_where_earlier_ones_ended_in_a_file_of_its_own(job: P
 
 
 @pytest.mark.parametrize(("code", "ended"), [(0, True), (1, True), (2, True), (3, False), (130, False)])
-def test_a_verdict_is_the_end_of_a_task_and_an_error_is_none(job: Path, code: int, ended: bool) -> None:
+def test_a_verdict_is_the_end_of_a_task_and_an_error_is_none(job, code, ended):
     spec = write(job, code=code)
     assert run_task(job, 0) == code
     assert (missing_tasks(job, spec) == []) is ended
 
 
-def test_missing_tasks_are_submitted_again_a_bounded_number_of_times(job: Path) -> None:
+def test_missing_tasks_are_submitted_again_a_bounded_number_of_times(job):
     write(job, tasks=5)
     for task in (0, 3):
         (job / f"ended-{task}").write_text("0\n")
@@ -331,7 +326,7 @@ def test_missing_tasks_are_submitted_again_a_bounded_number_of_times(job: Path) 
     assert (job / "trials.jsonl").read_text() == "line\n", "what there is, is kept"
 
 
-def test_the_union_has_a_line_once_and_running_the_last_job_again_changes_nothing(job: Path, tmp_path: Path) -> None:
+def test_the_union_has_a_line_once_and_running_the_last_job_again_changes_nothing(job, tmp_path):
     write(job, tasks=2, out=str(tmp_path / "all.jsonl"))
     for name, text in {"0-a": "x\ny\n", "0-b": "x\ny\nz\n", "1-c": "w\nhalf"}.items():
         (job / f"{name}.jsonl").write_text(text)
@@ -347,7 +342,7 @@ def test_the_union_has_a_line_once_and_running_the_last_job_again_changes_nothin
 @pytest.mark.parametrize(
     ("finish", "code", "wanted"), [("-c|import sys; sys.exit(2)", 0, 2), ("-c|pass", 1, 1), ("-c|pass|--replay", 1, 0)]
 )
-def test_what_comes_last_decides_where_it_judges_all_trials(job: Path, finish: str, code: int, wanted: int) -> None:
+def test_what_comes_last_decides_where_it_judges_all_trials(job, finish, code, wanted):
     write(job, finish=tuple(finish.split("|")))
     (job / "0-a.jsonl").write_text("x\n")
     (job / "ended-0").write_text(f"{code}\n")
@@ -355,7 +350,7 @@ def test_what_comes_last_decides_where_it_judges_all_trials(job: Path, finish: s
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz"])
-def test_lines_are_appended_once(tmp_path: Path, suffix: str) -> None:
+def test_lines_are_appended_once(tmp_path, suffix):
     path = tmp_path / "new" / f"all.{suffix}"
     for lines in ([b"a", b"b"], [b"b", b"c"], [b"a"]):
         append_new_lines(path, lines)

@@ -7,7 +7,6 @@ import os
 import subprocess
 import time
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,28 +52,28 @@ def submitted(made: Plan) -> list[tuple[str, str]]:
     return [(name, offer.name) for name, offer in made.submit]
 
 
-def test_each_queued_job_gets_one_runner_of_its_size() -> None:
+def test_each_queued_job_gets_one_runner_of_its_size():
     made = plan([job(1), job(2, offer=EIGHT), job(3, "in_progress", runner="rl-3")], [row(3, "RUNNING")])
     assert (submitted(made), made.cancel) == ([("rl-1", "mi300x-1"), ("rl-2", "mi300x-8")], [])
     assert submitted(plan([job(1), job(2, offer=EIGHT)], [row(1), row(2, "RUNNING", "mi300x-8")])) == []
 
 
-def test_of_too_many_those_of_other_jobs_go_first_and_of_these_such_that_wait() -> None:
+def test_of_too_many_those_of_other_jobs_go_first_and_of_these_such_that_wait():
     assert plan([job(1)], [row(1), row(2, "RUNNING"), row(3)]).cancel == ["rl-3", "rl-2"]
 
 
-def test_a_job_whose_runner_took_another_one_has_one_named_for_that_one() -> None:
+def test_a_job_whose_runner_took_another_one_has_one_named_for_that_one():
     jobs = [job(1), job(2, "in_progress", runner="rl-1")]
     assert submitted(plan(jobs, [row(1, "RUNNING")])) == [("rl-2", "mi300x-1")]
     assert submitted(plan(jobs, [row(1, "RUNNING"), row(2)])) == []
 
 
-def test_a_runner_that_ended_without_its_job_is_not_started_again_while_slurm_remembers_it() -> None:
+def test_a_runner_that_ended_without_its_job_is_not_started_again_while_slurm_remembers_it():
     assert submitted(plan([job(1)], [row(1, "FAILED")])) == []
     assert submitted(plan([job(1)], [])) == [("rl-1", "mi300x-1")]
 
 
-def test_a_runner_at_github_without_a_slurm_job_is_deleted_unless_it_is_made_anew() -> None:
+def test_a_runner_at_github_without_a_slurm_job_is_deleted_unless_it_is_made_anew():
     jobs = [job(1), job(3, "in_progress", runner="rl-3")]
     made = plan(jobs, [row(3, "RUNNING")], ("rl-1", "rl-2", "rl-3"))
     assert (submitted(made), made.cancel) == ([("rl-1", "mi300x-1")], ["rl-2"])
@@ -95,14 +94,14 @@ def test_a_runner_at_github_without_a_slurm_job_is_deleted_unless_it_is_made_ane
         ({"path": ".github/workflows/gpu.yml@refs/heads/main"}, True),
     ],
 )
-def test_who_may_run(changed: dict[str, str], allowed: bool) -> None:
+def test_who_may_run(changed, allowed):
     one = job(1, **changed)
     assert (one.refusal == "") is allowed
     made = plan([one], [])
     assert (len(made.submit), len(made.refused)) == ((1, 0) if allowed else (0, 1))
 
 
-def test_a_job_goes_to_the_offer_that_has_least_beside_its_labels() -> None:
+def test_a_job_goes_to_the_offer_that_has_least_beside_its_labels():
     assert offer_of(HubJob(1, ("LINUX", "Mi300x-1"), "queued"), OFFERS) is ONE
     assert offer_of(HubJob(1, ("linux",), "queued"), OFFERS) is ONE
     for labels in ((), ("ubuntu-24.04",), ("linux", "mi355x")):
@@ -115,7 +114,7 @@ STEPS = st.lists(st.tuples(STEP, st.integers(0, 5)), max_size=60)
 
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
-def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_nobody_else(steps: list) -> None:
+def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_nobody_else(steps):
     """GitHub routes a queued job to any idle runner; runners start, take, end; jobs are queued and cancelled."""
     jobs: dict[int, HubJob] = {}
     rows: dict[str, QueueRow] = {}
@@ -195,13 +194,13 @@ refs = ["refs/heads/main"]
 
 
 @pytest.fixture
-def hub() -> Iterator[RunnerHub]:
+def hub():
     with RunnerHub() as one:
         yield one
 
 
 @pytest.fixture
-def service(hub: RunnerHub, tmp_path: Path) -> RunnerService:
+def service(hub, tmp_path):
     """With an sbatch that answers 7, and a squeue that knows nothing."""
     for name, text in (("sbatch", "echo 7"), ("squeue", ""), ("scancel", "")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -216,13 +215,11 @@ def service(hub: RunnerHub, tmp_path: Path) -> RunnerService:
 
 
 @pytest.fixture(autouse=True)
-def path(monkeypatch: pytest.MonkeyPatch) -> None:
+def path(monkeypatch):
     monkeypatch.setenv("PATH", os.environ["PATH"])
 
 
-def test_a_look_has_jobs_with_the_facts_of_their_runs_and_our_runners_only(
-    hub: RunnerHub, service: RunnerService
-) -> None:
+def test_a_look_has_jobs_with_the_facts_of_their_runs_and_our_runners_only(hub, service):
     made = hub.queue(["linux", "mi300x-1"], [], head_branch="ridgeline/gpu")
     hub.run(status="completed")
     service.submit("rl-1", service.offers[0], service.look())
@@ -234,7 +231,7 @@ def test_a_look_has_jobs_with_the_facts_of_their_runs_and_our_runners_only(
     assert seen.runners == {"rl-1": hub.runners[0]["id"]}
 
 
-def test_the_slurm_job_of_a_runner(hub: RunnerHub, service: RunnerService, tmp_path: Path) -> None:
+def test_the_slurm_job_of_a_runner(hub, service, tmp_path):
     assert service.submit("rl-5", service.offers[1], service.look()) == "7"
     folder, place = tmp_path / "runner", tmp_path / "runner/rl-5"
     lines = (place / "job.sh").read_text().splitlines()
@@ -256,9 +253,7 @@ def test_the_slurm_job_of_a_runner(hub: RunnerHub, service: RunnerService, tmp_p
     assert hub.runners[0]["labels"][1]["name"] == "mi300x-8"
 
 
-def test_a_configuration_that_was_lost_is_made_anew_and_a_runner_at_work_is_left(
-    hub: RunnerHub, service: RunnerService
-) -> None:
+def test_a_configuration_that_was_lost_is_made_anew_and_a_runner_at_work_is_left(hub, service):
     service.submit("rl-5", service.offers[0], service.look())
     first = hub.runners[0]["id"]
     service.submit("rl-5", service.offers[0], service.look())
@@ -273,7 +268,7 @@ def test_a_configuration_that_was_lost_is_made_anew_and_a_runner_at_work_is_left
     assert (hub.runners, list(service.folder.glob("rl-*/"))) == ([], [])
 
 
-def test_runners_of_an_organization_are_registered_there(hub: RunnerHub, service: RunnerService) -> None:
+def test_runners_of_an_organization_are_registered_there(hub, service):
     of_owner = dataclasses.replace(service, settings=dataclasses.replace(service.settings, organization="o"))
     of_owner.submit("rl-5", of_owner.offers[0], of_owner.look())
     of_owner.cancel("rl-5", of_owner.look())
@@ -285,7 +280,7 @@ def test_runners_of_an_organization_are_registered_there(hub: RunnerHub, service
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path):
     old = os.umask(0)
     try:
         prepare_folder(tmp_path / "rl-1", "c2VjcmV0", SETTINGS)
@@ -294,7 +289,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "rl-1"
 
 
-def test_the_folder_and_the_configuration_are_for_this_user_only(place: Path) -> None:
+def test_the_folder_and_the_configuration_are_for_this_user_only(place):
     assert place.stat().st_mode & 0o777 == 0o700
     assert (place / "config").stat().st_mode & 0o777 == 0o600
     assert [path.name for path in place.iterdir() if "c2VjcmV0" in path.read_text()] == ["config"]
@@ -316,7 +311,7 @@ def program(tmp_path: Path, lines: str) -> Path:
     return folder / "run.sh"
 
 
-def test_a_job_runs_its_own_copy_and_leaves_nothing(tmp_path: Path, place: Path) -> None:
+def test_a_job_runs_its_own_copy_and_leaves_nothing(tmp_path, place):
     told = tmp_path / "told"
     lines = f"""cd "$(dirname "$0")"; exec > {told}; ls -A; readlink externals; ls {place}
 echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" "$@"; touch here; tr '\\0' ' ' < /proc/$$/cmdline; exit 7"""
@@ -336,7 +331,7 @@ echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" "$@"; touch here; tr '\\0' ' ' < /proc/$$
     assert list(tmp_path.glob("ridgeline-runner-*")) == [new], "the copy is gone, and the one of a job killed long ago"
 
 
-def test_the_end_of_the_slurm_job_reaches_the_program(tmp_path: Path, place: Path) -> None:
+def test_the_end_of_the_slurm_job_reaches_the_program(tmp_path, place):
     run = program(
         tmp_path, f"trap 'touch {tmp_path}/told; exit 0' TERM; touch {tmp_path}/up; while :; do sleep 0.1; done"
     )
@@ -369,9 +364,7 @@ GOOD = {
         {"GITHUB_WORKFLOW_REF": ""},
     ],
 )
-def test_the_guard_lets_what_is_allowed_pass_and_ends_the_worker_of_everything_else(
-    place: Path, changed: dict[str, str]
-) -> None:
+def test_the_guard_lets_what_is_allowed_pass_and_ends_the_worker_of_everything_else(place, changed):
     worker = f"bash -e {place}/guard.sh; echo steps with always"
     done = subprocess.run(["bash", "-c", worker], env=os.environ | GOOD | changed, capture_output=True, text=True)
     ran = "steps with always" in done.stdout

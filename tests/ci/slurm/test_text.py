@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ def printed(version: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_queue(version: str) -> None:
+def test_the_queue(version):
     content = printed(version, "squeue_r")
     rows = {row.id: row for row in client.queue_rows(content)}
     assert len(rows) == len(content.splitlines()), "every line is a row"
@@ -44,7 +43,7 @@ def test_the_queue(version: str) -> None:
     assert rows["2"].comment == ""
 
 
-def test_a_name_and_a_comment_of_somebody_else_may_hold_anything() -> None:
+def test_a_name_and_a_comment_of_somebody_else_may_hold_anything():
     line = "7|7|a|RUNNING|b|PENDING|Priority|p|n|0:00|10:00|N/A|N/A|x|y|gres/gpu:1"
     (row,) = client.queue_rows(line)
     assert (row.id, row.state, row.comment) == ("7", "PENDING", "x|y")
@@ -55,7 +54,7 @@ def test_a_name_and_a_comment_of_somebody_else_may_hold_anything() -> None:
     ("said", "wanted"),
     [("17\n", "17"), ("17;alpha\n", "17"), ("the budget is nearly spent\n17\n", "17"), ("", ""), ("Submitted 17", "")],
 )
-def test_the_id_that_sbatch_prints(said: str, wanted: str) -> None:
+def test_the_id_that_sbatch_prints(said, wanted):
     assert client.submitted_id(said) == wanted
 
 
@@ -65,7 +64,7 @@ def test_the_id_that_sbatch_prints(said: str, wanted: str) -> None:
 HERE = {"name": "rl-x", "time": "60", "chdir": "/home/a user/clone#1", "output": "/jobs/my folder/output-%a.txt"}
 
 
-def test_all_options(golden: Callable[[str, str], None]) -> None:
+def test_all_options(golden):
     given = {"site": "hpc", "partition": "mi300x", "gres": "mi300x", "constraint": "gfx942&nps1", "exclusive": True}
     pool = Pool("p", "MI300X", (8,), **given, sbatch=("--reservation=night run",))  # type: ignore[arg-type]
     pools = Pools({"p": pool}, {"hpc": Site("hpc", account="amd-frameworks", sbatch=("--qos=benchmark",))})
@@ -73,7 +72,7 @@ def test_all_options(golden: Callable[[str, str], None]) -> None:
     golden("slurm/all_options.sh", made)
 
 
-def test_nothing_of_the_submitter_enters_and_output_is_kept() -> None:
+def test_nothing_of_the_submitter_enters_and_output_is_kept():
     pool = Pool("p", "none", (0,), site="hpc", partition="cpu")
     lines = batch_script(Pools({"p": pool}, {"hpc": Site("hpc")}), pool, 0, "true\n", **HERE).splitlines()
     assert {f"#SBATCH --{one}" for one in ("export=NONE", "open-mode=append", "requeue", "nodes=1")} <= set(lines)
@@ -83,7 +82,7 @@ def test_nothing_of_the_submitter_enters_and_output_is_kept() -> None:
 @pytest.mark.parametrize(
     ("numbers", "text"), [((0,), "0"), ((0, 1, 2), "0-2"), ((5, 1, 2, 9, 8), "1-2,5,8-9"), ((3, 3), "3")]
 )
-def test_ranges(numbers: tuple[int, ...], text: str) -> None:
+def test_ranges(numbers, text):
     assert ranges(numbers) == text
 
 
@@ -105,7 +104,7 @@ def ended(cluster: SlurmCluster, name: str, seconds: float = 45.0) -> list[str]:
     return sorted(row.state for row in cluster.slurm.rows(name))
 
 
-def test_a_job_is_found_and_cancelled_by_its_name(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+def test_a_job_is_found_and_cancelled_by_its_name(slurm_cluster, tmp_path):
     other = submit(slurm_cluster, tmp_path, "sleep 60", "-pmi325x")
     name = submit(slurm_cluster, tmp_path, "sleep 60", "-pmi300x", "--array=0-1")
     assert [row.id.partition("_")[2] for row in slurm_cluster.slurm.rows(name)] == ["0", "1"]
@@ -118,7 +117,7 @@ def test_a_job_is_found_and_cancelled_by_its_name(slurm_cluster: SlurmCluster, t
     slurm_cluster.slurm.scancel(other)
 
 
-def test_an_answer_that_got_lost_is_no_second_job(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+def test_an_answer_that_got_lost_is_no_second_job(slurm_cluster, tmp_path):
     """sbatch submits, and its answer does not come."""
     sbatch = shutil.which("sbatch", path=slurm_cluster.env["PATH"])
     (tmp_path / "sbatch").write_text(f'#!/bin/bash\n{sbatch} "$@" >/dev/null\necho "Socket timed out" >&2\nexit 1\n')
@@ -130,7 +129,7 @@ def test_an_answer_that_got_lost_is_no_second_job(slurm_cluster: SlurmCluster, t
     assert [row.id for row in slurm_cluster.slurm.rows("rl-lost")] == [job]
 
 
-def test_a_controller_that_is_away_is_no_lost_job(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+def test_a_controller_that_is_away_is_no_lost_job(slurm_cluster, tmp_path):
     name = submit(slurm_cluster, tmp_path, "true", "-pmi300x")
     ended(slurm_cluster, name)
     restart = threading.Thread(target=slurm_cluster.restart_controller, kwargs={"away_s": 1.0})
@@ -140,7 +139,7 @@ def test_a_controller_that_is_away_is_no_lost_job(slurm_cluster: SlurmCluster, t
     restart.join()
 
 
-def test_a_controller_that_stays_away(tmp_path: Path) -> None:
+def test_a_controller_that_stays_away(tmp_path):
     program = tmp_path / "squeue"
     program.write_text(
         "#!/bin/sh\necho 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2\nexit 1\n"

@@ -156,5 +156,5 @@ def test_clocks_that_agree_or_are_absent_say_nothing():
 @pytest.mark.parametrize(
     ("count", "expected"), [(3, 0.08), (5, 3.2), (40, 12.5), (9, 8.99), (3, 3.5), (0, 2.0), (200, 1.0)]
 )
-def test_the_poisson_tail_is_that_of_scipy(count: int, expected: float) -> None:
+def test_the_poisson_tail_is_that_of_scipy(count, expected):
     assert anomalies.poisson_tail(count, expected) == pytest.approx(poisson.sf(count - 1, expected), rel=1e-9)

@@ -76,12 +76,12 @@ def played(now: SoFar, later: int, rule: DecisionRule, draws: int = 200_000) -> 
 @pytest.mark.parametrize("effect", [0.0, 0.002, 0.008, 0.015, -0.03])
 @pytest.mark.parametrize("half", [0.004, 0.012, 0.03, 0.1])
 @pytest.mark.parametrize(("trials", "later"), [(4, 12), (8, 12), (6, 40)])
-def test_the_chance_is_that_of_playing_the_trials(effect: float, half: float, trials: int, later: int) -> None:
+def test_the_chance_is_that_of_playing_the_trials(effect, half, trials, later):
     now = SoFar(effect, half, trials)
     assert probability_decided(now, later, RULE) == pytest.approx(played(now, later, RULE), abs=0.08)
 
 
-def test_needed_is_the_first_number_of_trials_that_is_sure_enough() -> None:
+def test_needed_is_the_first_number_of_trials_that_is_sure_enough():
     now = SoFar(0.0, 0.03, 4)
     more = trials_needed(now, RULE)
     assert more

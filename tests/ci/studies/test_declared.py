@@ -16,7 +16,7 @@ from ci.studies.declared.changes import Change, before_and_after
 from ci.studies.declared.cus import by_cus
 from ci.studies.declared.scaling import scaled
 from ci.studies.frame import with_derived
-from ci.studies.types import Study, StudyError, StudyPart, Tried
+from ci.studies.types import StudyError, StudyPart, Tried
 from kernels.registry import discover
 
 PLAIN: Mapping[str, Any] = {
@@ -161,7 +161,7 @@ NAMES = sorted(studies())
 
 
 @pytest.fixture(params=NAMES)
-def one(request: pytest.FixtureRequest) -> Study:
+def one(request):
     return study_named(request.param)
 
 

@@ -94,7 +94,7 @@ RECORDED = sorted(ROOT.glob(f"results/studies/*/*/{folder.RECORD}"))
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("told", RECORDED, ids=lambda path: "-".join(path.parts[-3:-1]))
-def test_what_is_recorded_is_what_its_lines_give(told: Path, tmp_path):
+def test_what_is_recorded_is_what_its_lines_give(told, tmp_path):
     """To the byte: table, findings, and what waits; every figure is drawn."""
     place, study = told.parent, study_named(told.parts[-3])
     [rows] = folder.read(study, [place])

@@ -53,7 +53,7 @@ def grids(random: np.random.Generator, sweeps: int) -> Iterator[np.ndarray]:
 
 
 @pytest.mark.parametrize("case", ["tgemm", "tgemm_m64", "mm_m16"])
-def test_the_winner_is_within_one_percent_of_the_best_with_the_stated_chance(case: str) -> None:
+def test_the_winner_is_within_one_percent_of_the_best_with_the_stated_chance(case):
     random, noise = np.random.default_rng(14), recorded(case)
     missed = later = 0
     for truth in grids(random, 60):
@@ -64,13 +64,13 @@ def test_the_winner_is_within_one_percent_of_the_best_with_the_stated_chance(cas
     assert later < 0.5 * 60 * 100, "all rungs after the first together cost less than half of it"
 
 
-def test_noise_forbids_to_drop_and_certainty_drops_all_but_the_best() -> None:
+def test_noise_forbids_to_drop_and_certainty_drops_all_but_the_best():
     mean = np.linspace(0, 0.5, 50)
     assert halving.survivors(mean, np.full(50, 0.3), 0.01).all()
     assert halving.survivors(mean, np.full(50, 1e-4), 0.01, indifference=0.0).tolist() == [True] + [False] * 49
 
 
-def test_the_best_is_kept_as_often_as_promised() -> None:
+def test_the_best_is_kept_as_often_as_promised():
     random = np.random.default_rng(3)
     truth, sd, lost = np.linspace(0, 0.04, 40), np.full(40, 0.006), 0
     for _ in range(2000):
@@ -78,18 +78,18 @@ def test_the_best_is_kept_as_often_as_promised() -> None:
     assert lost <= 0.10 * 2000
 
 
-def test_points_within_the_indifference_of_the_leader_all_stay() -> None:
+def test_points_within_the_indifference_of_the_leader_all_stay():
     assert halving.survivors(np.array([0.0, 0.0099, 0.02]), np.full(3, 1e-5), 0.05).tolist() == [True, True, False]
 
 
-def test_nothing_to_choose_from() -> None:
+def test_nothing_to_choose_from():
     assert halving.survivors(np.empty(0), np.empty(0), 0.05).tolist() == []
     assert halving.survivors(np.array([0.3]), np.array([0.1]), 0.05).tolist() == [True]
 
 
 @pytest.mark.parametrize("case", ["tgemm", "tgemm_m64", "mm_m16", "mm", "copy"])
 @pytest.mark.parametrize("rounds", [8, 20, 40])
-def test_the_stated_deviation_is_that_of_recorded_trials(case: str, rounds: int) -> None:
+def test_the_stated_deviation_is_that_of_recorded_trials(case, rounds):
     """Within a quarter too small and twice too large: a sweep may measure too much, never drop too early."""
     noise = recorded(case)
     made = estimates([[one] for one in trial_shifts([(a[-rounds:], b[-rounds:]) for a, b in noise])], LEAST)

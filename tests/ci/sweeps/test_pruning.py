@@ -23,7 +23,7 @@ def _point(**knobs: Any) -> Point:
     return Point("m16", "triton", knobs)
 
 
-def test_points_whose_knobs_come_to_the_same_are_one() -> None:
+def test_points_whose_knobs_come_to_the_same_are_one():
     points = [_point(block_m=16), _point(num_warps=8), _point(num_warps=8, flatten=True), _point(num_warps=2)]
     found = prune(catalogue(), {"m16": points}, ANCHORS, None)
     assert [one.knobs for one in found.to_measure["m16"]] == [{"num_warps": 8}, {"num_warps": 2}]
@@ -31,7 +31,7 @@ def test_points_whose_knobs_come_to_the_same_are_one() -> None:
     assert found.reasons() == {"the code of another point": 2}
 
 
-def test_a_case_that_the_backend_refuses_is_dropped_with_its_sentence() -> None:
+def test_a_case_that_the_backend_refuses_is_dropped_with_its_sentence():
     found = prune(catalogue([offer(why_not="needs gfx950")]), {"m16": [_point(num_warps=8)]}, ANCHORS, None)
     assert [(one.kind, one.why) for one in found.dropped] == [("refused", "needs gfx950")]
     assert found.count == 0
@@ -52,13 +52,13 @@ def _entry(point: Point, **more: Any) -> dict[str, Any]:
         ({"will_not_load": "300 KB of LDS"}, "cannot load"),
     ],
 )
-def test_what_the_code_says_of_a_point(more: dict[str, Any], kind: str) -> None:
+def test_what_the_code_says_of_a_point(more, kind):
     point = _point(num_warps=8)
     found = read_compiled({"points": [_entry(point, **more)]})
     assert found["m16", point.label].kind == kind
 
 
-def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch):
     bad, good, same = (_point(num_warps=n) for n in (1, 2, 8))
     twin = _point(num_warps=1, flatten=True)
     known = {
@@ -82,11 +82,11 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def gemm() -> catalogues.Catalogue:
+def gemm():
     return catalogues.ask("gemm", ROOT, ["n4096_k4096_m16_fp16"], "gfx942")
 
 
-def test_the_program_and_its_reader_agree(gemm: catalogues.Catalogue) -> None:
+def test_the_program_and_its_reader_agree(gemm):
     assert (gemm.arch, gemm.backends) == ("gfx942", ["blas", "torch", "triton"])
     ours = gemm.of("n4096_k4096_m16_fp16", "triton")
     assert ours.knobs["num_warps"].kind == "int"
@@ -103,7 +103,7 @@ def test_the_program_and_its_reader_agree(gemm: catalogues.Catalogue) -> None:
     ("kind", "good", "bad"),
     [("int", 3, 3.0), ("bool", True, 1), ("str", "a", 1), ("float", 1, True), ("int | None", 3, "x"), ("", "x", None)],
 )
-def test_values_have_the_type_of_the_knob(kind: str, good: object, bad: object) -> None:
+def test_values_have_the_type_of_the_knob(kind, good, bad):
     assert KnobFact("k", None, kind).refusal(good) == ""
     assert bool(KnobFact("k", None, kind).refusal(bad)) == bool(kind)
 
@@ -116,7 +116,7 @@ def _knobs(*options: str, candidates: bool = False, offers=()) -> list[dict]:
     return [dict(point.knobs) for own in found.values() for point in own if point.knobs]
 
 
-def test_knobs_give_every_combination_in_the_order_that_they_are_named() -> None:
+def test_knobs_give_every_combination_in_the_order_that_they_are_named():
     by_hand = [
         {"block_m": m, "variant": v, "flatten": f}
         for m, v, f in itertools.product((16, 32), ("split", "stream"), (True, False))
@@ -138,12 +138,12 @@ def test_knobs_give_every_combination_in_the_order_that_they_are_named() -> None
         ),
     ],
 )
-def test_a_wrong_knob_is_refused_by_name(knobs: list[str], words: str) -> None:
+def test_a_wrong_knob_is_refused_by_name(knobs, words):
     with pytest.raises(SweepError, match=words):
         _knobs(*knobs)
 
 
-def test_candidates_are_points_by_what_they_change_of_the_configuration() -> None:
+def test_candidates_are_points_by_what_they_change_of_the_configuration():
     proposed = ({"block_m": 16}, {"block_m": 32, "num_warps": 8}, {"num_warps": 4})
     found = _knobs(candidates=True, offers=[offer(candidates=proposed)])
     assert found == [{"block_m": 32, "num_warps": 8}, {"block_m": 64}], "the third leaves block_m at its default"

@@ -34,7 +34,7 @@ LIMIT_S = 60.0
 
 
 @pytest.fixture(autouse=True)
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def stand_in(monkeypatch):
     monkeypatch.setattr(run, "command", driver.command)
 
 
@@ -65,7 +65,7 @@ def _wait(done, what: str) -> None:
 
 
 @pytest.mark.slow
-def test_killed_three_times_no_finished_point_is_measured_twice(tmp_path: Path) -> None:
+def test_killed_three_times_no_finished_point_is_measured_twice(tmp_path):
     out = tmp_path / "sweep.jsonl"
     for lines in (2, 4, 7):
         killed = _started(out)
@@ -83,7 +83,7 @@ def test_killed_three_times_no_finished_point_is_measured_twice(tmp_path: Path) 
     assert not [pid for pid in starts if lifetime.lives(pid)], "nothing that was left behind still measures"
 
 
-def test_what_is_complete_is_not_started_again(tmp_path: Path) -> None:
+def test_what_is_complete_is_not_started_again(tmp_path):
     plan = driver.plan(tmp_path / "sweep.jsonl")
     first = run.measure(plan, Console(quiet=True)).measured
     starts = (tmp_path / "starts").read_text()
@@ -93,7 +93,7 @@ def test_what_is_complete_is_not_started_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_budget_ends_it_and_says_what_is_left(tmp_path: Path) -> None:
+def test_a_budget_ends_it_and_says_what_is_left(tmp_path):
     plan = driver.plan(tmp_path / "sweep.jsonl", budget_min=1.2 / 60)
     ended = run.measure(plan, Console(quiet=True))
     assert ended.left is not None
@@ -107,21 +107,21 @@ def _refused(plan: SweepPlan, words: str) -> None:
         run.measure(plan, Console(quiet=True))
 
 
-def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_left_alone(tmp_path):
     _refused(driver.plan(write(tmp_path / "a.jsonl", trial())), "a trial that is of no sweep")
     _refused(driver.plan(write(tmp_path / "b.jsonl", line([], sweep="other"))), "a line of the sweep other")
     two = write(tmp_path / "c.jsonl", line([]), line([], batch=1, machine={**MACHINE, "name": "other-1"}))
     _refused(driver.plan(two), "lines of 2 origins.*are not mixed")
 
 
-def test_two_calls_do_not_measure_into_one_file(tmp_path: Path) -> None:
+def test_two_calls_do_not_measure_into_one_file(tmp_path):
     plan = driver.plan(tmp_path / "sweep.jsonl")
     with (tmp_path / ".sweep.jsonl.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         _refused(plan, "is being measured by another call")
 
 
-def test_a_program_that_measures_nothing_does_not_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_measures_nothing_does_not_loop(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "command", lambda plan, asked: [sys.executable, "-c", "pass"])
     ended = run.measure(driver.plan(tmp_path / "sweep.jsonl"), Console(quiet=True))
     assert ended.left.count == len(driver.WARPS)
@@ -131,7 +131,7 @@ def test_a_program_that_measures_nothing_does_not_loop(tmp_path: Path, monkeypat
     _refused(driver.plan(tmp_path / "sweep.jsonl"), "broke off .exit code 3.: no GPU here; what is finished is in")
 
 
-def test_the_first_lines_name_what_is_not_timed(tmp_path: Path) -> None:
+def test_the_first_lines_name_what_is_not_timed(tmp_path):
     plan = driver.plan(tmp_path / "x", rungs=Rungs((8, 20)))
     kept = plan.pruned.to_measure["m16"]
     points = list(kept[:3])
@@ -170,7 +170,7 @@ def _rung(warps, rung: int = 0, rounds: int = 8, **more):
     return line([({"num_warps": w}, TRUTH[w]) for w in warps], rung=rung, rounds=rounds, **more)
 
 
-def test_first_all_points_then_those_that_may_be_the_best() -> None:
+def test_first_all_points_then_those_that_may_be_the_best():
     assert (_next().rung, _warps(_next())) == (0, [2, 4, 8, 16])
     found = _next(_rung(TRUTH))
     assert (found.rung, _warps(found), found.entered) == (1, [8], 1)
@@ -179,28 +179,28 @@ def test_first_all_points_then_those_that_may_be_the_best() -> None:
     assert _next(_rung(TRUTH), _rung([8], 1, 20), _rung([8], 2, 40)) is None
 
 
-def test_a_finished_point_is_not_asked_for_again() -> None:
+def test_a_finished_point_is_not_asked_for_again():
     assert _warps(_next(_rung([2, 8]))) == [4, 16]
     assert _next(_rung([2, 8]), _rung([4, 16], batch=1)).rung == 1
 
 
-def test_a_point_that_failed_is_never_tried_again() -> None:
+def test_a_point_that_failed_is_never_tried_again():
     bad = line([({"num_warps": 8}, "hang"), ({"num_warps": 2}, TRUTH[2]), ({"num_warps": 4}, TRUTH[4])])
     rest = _rung([16], batch=1)
     assert _next(bad, rest).rung == 1
     assert 8 not in _warps(_next(bad, rest))
 
 
-def test_lines_of_fewer_rounds_do_not_count() -> None:
+def test_lines_of_fewer_rounds_do_not_count():
     assert _warps(_next(_rung([2, 8], rounds=4))) == [2, 4, 8, 16]
 
 
-def test_without_halving_all_points_are_in_all_rungs() -> None:
+def test_without_halving_all_points_are_in_all_rungs():
     found = _next(_rung(TRUTH), rungs=Rungs((8, 8), halving=False))
     assert (found.rung, _warps(found)) == (1, [2, 4, 8, 16])
 
 
-def test_what_others_are_compared_with_stays_however_slow() -> None:
+def test_what_others_are_compared_with_stays_however_slow():
     slow = Rungs((8, 20, 40), stay=frozenset({("m16", POINTS[0].label), ("other", POINTS[1].label)}))
     assert _warps(_next(_rung(TRUTH), rungs=slow)) == [2, 8]
     faster_anchor = line([({"num_warps": w}, 1.5) for w in TRUTH], rounds=8)
@@ -208,20 +208,20 @@ def test_what_others_are_compared_with_stays_however_slow() -> None:
     assert _next(faster_anchor) is None
 
 
-def test_an_anchor_that_failed_ends_its_case() -> None:
+def test_an_anchor_that_failed_ends_its_case():
     broken = _rung(TRUTH)
     broken["cases"]["m16"]["arms"]["head/triton"] = {"status": "wrong", "why": "norm 2", "detail": ""}
     assert _next(broken) is None
 
 
-def test_a_fast_library_drops_none_of_our_points() -> None:
+def test_a_fast_library_drops_none_of_our_points():
     points = [*POINTS, Point("m16", "blas")]
     found = _next(_rung(TRUTH, plain={"blas": 0.2}), points=points)
     assert [point.label for point in found.points["m16"]][1:] == ["blas"]
     assert found.points["m16"][0].knobs == {"num_warps": 8}
 
 
-def test_the_anchor_drops_points_that_are_slower_than_it() -> None:
+def test_the_anchor_drops_points_that_are_slower_than_it():
     slow = [POINTS[0], POINTS[3]]
     assert _next(_rung([2, 16]), points=slow) is None
 
@@ -238,7 +238,7 @@ def _row(found: measured.Measured, knobs: dict[str, int], case: str = "m16"):
     return own.iloc[0]
 
 
-def test_a_point_that_failed_once_has_no_time_and_says_why(tmp_path: Path) -> None:
+def test_a_point_that_failed_once_has_no_time_and_says_why(tmp_path):
     lines = [line([(FAST, 0.5), (SLOW, "hang")]), line([(FAST, "wrong")], rung=1)]
     found = measured.read([write(tmp_path / "s.jsonl", *lines)])
     assert _row(found, FAST)["status"] == "wrong"
@@ -247,7 +247,7 @@ def test_a_point_that_failed_once_has_no_time_and_says_why(tmp_path: Path) -> No
     assert _row(found, SLOW)["why"] == "one sentence"
 
 
-def test_a_point_timed_under_another_name_says_which(tmp_path: Path) -> None:
+def test_a_point_timed_under_another_name_says_which(tmp_path):
     twin = line([(FAST, 0.9), (SLOW, 0.9)])
     arms, ids = twin["cases"]["m16"]["arms"], [Point("m16", "triton", knobs).label for knobs in (FAST, SLOW)]
     arms[f"head/{ids[1]}"] = {**arms[f"head/{ids[0]}"], "same_as": f"head/{ids[0]}"}
@@ -258,7 +258,7 @@ def test_a_point_timed_under_another_name_says_which(tmp_path: Path) -> None:
     assert _row(found, SLOW)["ratio"] == _row(found, FAST)["ratio"]
 
 
-def test_lines_of_two_machines_are_two_sweeps_and_no_line_is_an_error(tmp_path: Path) -> None:
+def test_lines_of_two_machines_are_two_sweeps_and_no_line_is_an_error(tmp_path):
     other = line([(FAST, 0.9)], batch=1, machine={**MACHINE, "name": "h200x1-00000000"})
     file = write(tmp_path / "s.jsonl", line([(FAST, 0.9)]), other)
     assert len(measured.read_all([file])) == 2
@@ -275,7 +275,7 @@ SHOWN = {2: 1.30, 4: 1.05, 8: 0.90, 16: 0.93}
 
 
 @pytest.fixture
-def shown(tmp_path: Path) -> Measured:
+def shown(tmp_path):
     first = line(
         [({"num_warps": w}, t) for w, t in SHOWN.items()] + [({"num_warps": 32}, "crash")], plain={"blas": 0.8}
     )
@@ -283,7 +283,7 @@ def shown(tmp_path: Path) -> Measured:
     return read([write(tmp_path / "s.jsonl", first, *later)])
 
 
-def test_the_winner_is_of_the_last_rung_and_of_the_anchors_backend(shown: Measured) -> None:
+def test_the_winner_is_of_the_last_rung_and_of_the_anchors_backend(shown):
     dropped = Dropped(Point("m16", "triton", {"num_warps": 64}), "cannot load", "2048 threads")
     [one] = rankings(shown, Pruned({}, dropped=(dropped,)))
     assert one.winner["knobs"] == "num_warps=8"
@@ -293,14 +293,14 @@ def test_the_winner_is_of_the_last_rung_and_of_the_anchors_backend(shown: Measur
     assert one.unusable == {"crash": 1, "cannot load": 1}
 
 
-def test_what_fails_is_never_the_winner(tmp_path: Path) -> None:
+def test_what_fails_is_never_the_winner(tmp_path):
     lines = [line([({"num_warps": 8}, 0.5), ({"num_warps": 2}, "wrong")]), line([({"num_warps": 8}, "wrong")], rung=1)]
     [one] = rankings(read([write(tmp_path / "s.jsonl", *lines)]))
     assert one.winner["is_anchor"]
     assert one.unusable == {"wrong": 2}
 
 
-def test_what_is_shown_of_a_sweep(shown: Measured) -> None:
+def test_what_is_shown_of_a_sweep(shown):
     """The document holds what the terminal shows; the others have every point."""
     found = rankings(shown)
     [ranking] = found

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import random
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,7 +76,7 @@ SPOILED = [
 
 
 @pytest.mark.parametrize(("path", "value"), SPOILED, ids=[f"{path}={value!r:.30}" for path, value in SPOILED])
-def test_a_spoiled_line_is_refused_with_its_place(path: str, value: Any) -> None:
+def test_a_spoiled_line_is_refused_with_its_place(path, value):
     line = made.changed(trial(number=1), path, value)
     found = parse_line(json.dumps(line).encode(), 7)
     assert isinstance(found, Rejected)
@@ -100,7 +99,7 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize("name", BAD_LINES)
-def test_what_is_wrong_with_a_line_is_said(name: str) -> None:
+def test_what_is_wrong_with_a_line_is_said(name):
     spoil, reason = BAD_LINES[name]
     found = parse_line(spoil(trial(number=1)))
     assert isinstance(found, Rejected)
@@ -108,7 +107,7 @@ def test_what_is_wrong_with_a_line_is_said(name: str) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 2, 17, 300])
-def test_a_line_is_torn_only_if_its_json_is_incomplete(cut: int) -> None:
+def test_a_line_is_torn_only_if_its_json_is_incomplete(cut):
     whole = json.dumps(trial()).encode()
     torn = parse_line(whole[:-cut])
     assert isinstance(torn, Rejected)
@@ -120,13 +119,13 @@ def test_a_line_is_torn_only_if_its_json_is_incomplete(cut: int) -> None:
         assert found.why.startswith("not ")
 
 
-def test_a_line_nested_beyond_the_parser_is_refused() -> None:
+def test_a_line_nested_beyond_the_parser_is_refused():
     found = parse_line(b'{"format": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
     assert isinstance(found, Rejected)
     assert found.why == "nested too deeply for a trial"
 
 
-def test_the_same_trial_twice_counts_once_and_other_results_under_its_id_are_a_conflict(tmp_path: Path) -> None:
+def test_the_same_trial_twice_counts_once_and_other_results_under_its_id_are_a_conflict(tmp_path):
     line = trial()
     other = {**trial({"m16": {"head/triton": ok([2e-3] * 8)}}), "id": line["id"]}
     file = tmp_path / "trials.jsonl"
@@ -138,7 +137,7 @@ def test_the_same_trial_twice_counts_once_and_other_results_under_its_id_are_a_c
     assert "is that of an earlier trial with other results" in conflict.why
 
 
-def test_a_file_that_grows_is_parsed_line_by_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_grows_is_parsed_line_by_line_once(tmp_path, monkeypatch):
     file, parses = tmp_path / "trials.jsonl", []
     check = trial_file.check
     monkeypatch.setattr(trial_file, "check", lambda line, *more: (parses.append(line["id"]), check(line, *more))[1])
@@ -157,7 +156,7 @@ def test_a_file_that_grows_is_parsed_line_by_line_once(tmp_path: Path, monkeypat
     assert len(log.read().trials) == 5
 
 
-def test_the_writer_writes_what_the_readers_take() -> None:
+def test_the_writer_writes_what_the_readers_take():
     line = trial({"m16": {"head/triton": {**ok([0.0] * 8)}, "head/blas": ok()}})
     line["cases"]["m16"]["arms"]["head/blas"]["detail"] = "\x1b[31mred\ud800" + "x" * 50_000
     written = trial_file.finished({key: value for key, value in line.items() if key not in ("id", "format", "version")})
@@ -180,9 +179,7 @@ def test_the_writer_writes_what_the_readers_take() -> None:
         (Path.mkdir, "cannot be read"),
     ],
 )
-def test_what_costs_time_or_memory_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object], said: str
-) -> None:
+def test_what_costs_time_or_memory_is_refused(tmp_path, monkeypatch, make, said):
     monkeypatch.setattr(file, "LARGEST_FILE", 100_000)
     monkeypatch.setattr(file, "MOST_LINES", 2)
     make(tmp_path / "t.jsonl")
@@ -191,7 +188,7 @@ def test_what_costs_time_or_memory_is_refused(
     assert said in found.rejected[0].why
 
 
-def test_a_long_line_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_line_takes_no_other_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr(file, "LARGEST_LINE", 5000)
     path = made.write(tmp_path / "t.jsonl", made.trial())
     path.write_bytes(b"[" * 6000 + b"\n" + path.read_bytes())
@@ -210,18 +207,18 @@ def trials(*done: tuple[str, int]) -> list[Any]:
     return [SimpleNamespace(operator=operator, number=number) for operator, number in done]
 
 
-def test_a_trial_that_was_interrupted_is_completed_first() -> None:
+def test_a_trial_that_was_interrupted_is_completed_first():
     done = trials(("gemm", 0), ("all_gather", 0), ("norm", 0), ("gemm", 1))
     assert measured_operators(done, 0) == OPERATORS
     assert missing(done, OPERATORS, 0, 4) == [TrialBatch(("all_gather", "norm"), 1, 1), TrialBatch(OPERATORS, 2, 2)]
 
 
-def test_the_first_trial_says_what_is_planned_only_when_it_is_whole() -> None:
+def test_the_first_trial_says_what_is_planned_only_when_it_is_whole():
     assert measured_operators(trials(("gemm", 0)), 0) == ()
     assert measured_operators(trials(("gemm", 5), ("norm", 5), ("gemm", 6)), 5) == ("gemm", "norm")
 
 
-def test_any_state_is_completed_exactly() -> None:
+def test_any_state_is_completed_exactly():
     draw = random.Random(13)
     for _ in range(300):
         first, count = draw.randrange(5), draw.randrange(1, 6)
@@ -264,32 +261,32 @@ def verdict(*trials: Trial):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize(("more", "beside"), [([], True), ([1e-3], False)])
-def test_a_baseline_is_compared_beside_where_it_has_the_same_rounds(more: list[float], beside: bool) -> None:
+def test_a_baseline_is_compared_beside_where_it_has_the_same_rounds(more, beside):
     library = ok([*TIMES, *more])
     line = made.paired({"m16": {"triton": (ok(), ok()), "blas": (library, library)}})
     ((rounds,),) = (one.trials for one in comparisons([parsed(line)]) if one.backend == "triton")
     assert [side is not None for side in (rounds.baseline_base, rounds.baseline_head)] == [beside, beside]
 
 
-def test_what_a_trial_says_of_its_node() -> None:
+def test_what_a_trial_says_of_its_node():
     found = paired(0, ECC, NUMA)
     assert [(fault.kind, fault.fatal) for fault in found.faults] == [("ECC", True), ("NUMA balancing", False)]
     assert unfit(found.faults) == "GPU 3 (0000:c1:00.0): 2 uncorrected ECC errors; reset or replace it"
     assert unfit(paired(0, NUMA).faults) == unfit(parsed(trial()).faults) == ""
 
 
-def test_a_warning_leaves_the_verdict_alone() -> None:
+def test_a_warning_leaves_the_verdict_alone():
     assert verdict(*(paired(number, NUMA) for number in range(5))).verdict is Verdict.SLOWER
 
 
 @pytest.mark.parametrize("head", [None, failed("wrong")], ids=["slower", "wrong"])
-def test_on_a_failed_node_nothing_can_be_told(head: dict[str, Any] | None) -> None:
+def test_on_a_failed_node_nothing_can_be_told(head):
     """Not even a wrong result: it may be the memory's."""
     found = verdict(*(paired(number, ECC, head=head) for number in range(5)))
     assert (found.verdict, found.evidence, found.wants_more) == (Verdict.CANNOT_TELL, (SAID,), False)
 
 
-def test_equal_code_is_the_same_on_a_failed_node_too() -> None:
+def test_equal_code_is_the_same_on_a_failed_node_too():
     """Another program on the GPU changes no code object."""
     hashed = {"code_hash": "5f" * 8}
     line = made.paired({"m16": {"triton": (ok() | hashed, ok([2 * one for one in TIMES]) | hashed)}})
@@ -298,7 +295,7 @@ def test_equal_code_is_the_same_on_a_failed_node_too() -> None:
     assert SAID in found.warnings
 
 
-def test_trials_of_a_failed_node_are_left_out() -> None:
+def test_trials_of_a_failed_node_are_left_out():
     fit = [paired(number) for number in range(5)]
     found = verdict(*fit, paired(5, ECC, head=failed("wrong")), paired(6, ECC))
     assert (found.verdict, found.trials) == (Verdict.SLOWER, 5)
@@ -308,11 +305,11 @@ def test_trials_of_a_failed_node_are_left_out() -> None:
 @pytest.mark.parametrize(
     "preflight", [[], {}, {"problems": [{"kind": "ECC"}]}, {"problems": [{**ECC, "level": "fatal"}]}]
 )
-def test_a_preflight_that_is_none_is_refused(preflight: object) -> None:
+def test_a_preflight_that_is_none_is_refused(preflight):
     with pytest.raises(Unfit, match="preflight"):
         parsed({**trial(), "preflight": preflight})
 
 
-def test_a_trial_has_its_seconds() -> None:
+def test_a_trial_has_its_seconds():
     read = made.parsed({**made.trial(), "duration_s": 12.5, "measuring_s": 3.25})
     assert read.duration_s == 12.5

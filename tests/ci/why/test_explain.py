@@ -47,7 +47,7 @@ def trial(**knobs: tuple[int, int]):
     return made.parsed(made.paired(arms))
 
 
-def test_cases_with_the_same_changed_knobs_are_one_group_the_slowest_first() -> None:
+def test_cases_with_the_same_changed_knobs_are_one_group_the_slowest_first():
     both = judgement(case("m16", 1.02, 1.01), case("m64", 1.09, 1.08))
     (group,) = slower_groups(both, [trial(m16=(3, 2), m64=(3, 2))])
     assert [one.case for one, _ in group] == ["gemm/triton/m16", "gemm/triton/m64"]
@@ -56,13 +56,13 @@ def test_cases_with_the_same_changed_knobs_are_one_group_the_slowest_first() -> 
     assert [worst_of(group)[0].case for group in groups] == ["gemm/triton/m64", "gemm/triton/m16"]
 
 
-def test_a_knob_is_a_suspect_where_both_sides_have_it_with_different_values() -> None:
+def test_a_knob_is_a_suspect_where_both_sides_have_it_with_different_values():
     arms = trial(m16=(3, 2)).cases["m16"].arms
     (found,) = suspects.of_knobs(arms["base", "triton"], arms["head", "triton"])
     assert (found.name, found.change, found.setting) == ("num_stages", "3 → 2", "num_stages=3")
 
 
-def test_nothing_is_left_out_in_silence() -> None:
+def test_nothing_is_left_out_in_silence():
     """A collapse now and then moves no median; and more groups than are examined."""
     (collapsed, more) = reversed(tuple(not_examined(judgement(case("m16", 1.0, 0.99), case("m64")), [])))
     assert collapsed.cases == ("gemm/triton/m16",)
@@ -73,14 +73,14 @@ def test_nothing_is_left_out_in_silence() -> None:
 
 
 @pytest.fixture
-def sides(tmp_path: Path):
+def sides(tmp_path):
     folder = toy.repository(tmp_path / "repository")
     toy.changed(folder, toy.COPY)
     repository = Repository(folder)
     return repository.checkout("HEAD", "base"), repository.working_tree()
 
 
-def test_a_limit_of_time_is_said_and_leaves_no_tree(sides, tmp_path: Path) -> None:
+def test_a_limit_of_time_is_said_and_leaves_no_tree(sides, tmp_path):
     asked = (sides, judgement(case("m16")), [trial(m16=(3, 2))], MeasurePlan(), policy.load(), tmp_path / "why")
     (found,) = explain(*asked, seconds=0.0)
     assert (found.state, found.experiments) == ("not found", 0)
@@ -95,7 +95,7 @@ def test_a_limit_of_time_is_said_and_leaves_no_tree(sides, tmp_path: Path) -> No
         (MeasureError("no space left"), "why: broken off: no space left"),
     ],
 )
-def test_a_verdict_stands_without_its_cause(sides, tmp_path, monkeypatch, error, said) -> None:
+def test_a_verdict_stands_without_its_cause(sides, tmp_path, monkeypatch, error, said):
     def broken(*args, **kwargs):
         raise error
 
@@ -110,7 +110,7 @@ def test_a_verdict_stands_without_its_cause(sides, tmp_path, monkeypatch, error,
 # What is handed over with the trials: one line for each explanation, once.
 
 
-def test_an_explanation_is_a_line_of_the_trial_file_once_and_no_trial(tmp_path: Path) -> None:
+def test_an_explanation_is_a_line_of_the_trial_file_once_and_no_trial(tmp_path):
     log = made.write(tmp_path / "trials.jsonl", made.paired(None, 0))
     trials = trial_files.read(log).trials
     cause = Explanation(("gemm/triton/m16",), "gemm/triton/m16", "proven", "knob num_stages 3 → 2: proven")
@@ -136,14 +136,14 @@ def ab(folder: Path, *words: str) -> tuple[int, dict]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     made = toy.repository(tmp_path / "repository")
     git(made, "checkout", "--quiet", "-b", "slow")
     return made
 
 
 @pytest.mark.slow
-def test_a_knob_is_named_and_the_idle_one_beside_it_is_not(folder: Path) -> None:
+def test_a_knob_is_named_and_the_idle_one_beside_it_is_not(folder):
     toy.changed(folder, toy.KNOB)
     commit(folder, "more ticks")
     code, said = ab(folder, "--record")
@@ -162,7 +162,7 @@ def test_a_knob_is_named_and_the_idle_one_beside_it_is_not(folder: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_file_with_the_copy_and_its_two_parts_are_named(folder: Path) -> None:
+def test_the_file_with_the_copy_and_its_two_parts_are_named(folder):
     toy.changed(folder, toy.COPY)
     commit(folder, "a copy")
     code, said = ab(folder)

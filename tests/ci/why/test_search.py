@@ -64,7 +64,7 @@ def additive(**effects: float) -> Truth:
 
 
 @pytest.mark.parametrize("names", ["abc", "abcdef", "abcdefghijklmnopqrst"])
-def test_one_cause_is_found_wherever_it_is(names: str) -> None:
+def test_one_cause_is_found_wherever_it_is(names):
     for cause in names:
         search, played = searched(names, additive(**{cause: 0.02}))
         assert causes(search) == [({cause}, CauseAnswer.ALL)]
@@ -72,14 +72,14 @@ def test_one_cause_is_found_wherever_it_is(names: str) -> None:
         assert len(played.asked) <= (len(names) if len(names) <= 6 else 2 * len(names).bit_length() + 2)
 
 
-def test_two_causes_each_get_their_share() -> None:
+def test_two_causes_each_get_their_share():
     search, _ = searched("abcd", additive(b=0.03, d=0.01))
     assert causes(search) == [({"b"}, CauseAnswer.SOME), ({"d"}, CauseAnswer.ALL)]
     assert [one.share for one in search.findings if one.answer.explains] == pytest.approx([0.75, 0.25])
 
 
 @pytest.mark.parametrize("pair", list(itertools.combinations("abcd", 2)))
-def test_parts_that_build_only_together_are_named_together(pair: tuple[str, str]) -> None:
+def test_parts_that_build_only_together_are_named_together(pair):
     def truth(put: Collection[str]) -> float | None:
         both = len(set(pair) & set(put))
         return None if both == 1 else 0.0 if both else 0.02
@@ -91,34 +91,34 @@ def test_parts_that_build_only_together_are_named_together(pair: tuple[str, str]
     )
 
 
-def test_the_fewest_of_many_that_work_only_together() -> None:
+def test_the_fewest_of_many_that_work_only_together():
     names = "abcdefghij"
     search, _ = searched(names, lambda put: 0.0 if {"b", "i"} <= set(put) else 0.02)
     assert causes(search) == [({"b", "i"}, CauseAnswer.ALL)]
 
 
-def test_a_gain_that_hides_a_part_of_the_loss() -> None:
+def test_a_gain_that_hides_a_part_of_the_loss():
     """+3 % and -1 %: without the cause head is faster than base, which is more than all of it."""
     search, _ = searched("ab", additive(a=-0.01, b=0.03))
     assert causes(search) == [({"b"}, CauseAnswer.ALL)]
     assert search.findings[-1].share == pytest.approx(1.5)
 
 
-def test_nothing_that_differs_explains_it() -> None:
+def test_nothing_that_differs_explains_it():
     search, played = searched("abc", lambda put: 0.02)
     assert causes(search) == []
     assert [one.answer for one in search.findings] == [CauseAnswer.NONE] * 3
     assert len(played.asked) == 4, "each, and all together"
 
 
-def test_no_experiment_begins_after_the_time_is_over() -> None:
+def test_no_experiment_begins_after_the_time_is_over():
     search, played = searched("abcdef", additive(f=0.02), most=3)
     assert search.stopped
     assert len(played.asked) == 3
     assert [one.answer for one in search.findings] == [CauseAnswer.NONE] * 3
 
 
-def test_what_is_unlikely_is_put_back_at_once() -> None:
+def test_what_is_unlikely_is_put_back_at_once():
     _, played = searched("abcdefgh", additive(a=0.02), (3.0, *[0.1] * 7))
     assert played.asked == [("a",)]
     _, played = searched("abcdefgh", lambda put: 0.02, (3.0, *[0.1] * 7))
@@ -126,7 +126,7 @@ def test_what_is_unlikely_is_put_back_at_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_truths_against_every_subset(seed: int) -> None:
+def test_random_truths_against_every_subset(seed):
     """What is named explains all and no smaller set does; the oracle looks at every subset of the suspects."""
     rng = np.random.default_rng(seed)
     names = "abcde"
@@ -157,7 +157,7 @@ def test_random_truths_against_every_subset(seed: int) -> None:
         (seen(0.02), Slowdown.failed("SyntaxError"), CauseAnswer.BROKEN),
     ],
 )
-def test_what_follows_from_what_is_left(before: Slowdown, after: Slowdown, answer: CauseAnswer) -> None:
+def test_what_follows_from_what_is_left(before, after, answer):
     assert classified(seen(0.02), before, after, FLOOR) is answer
 
 
@@ -192,21 +192,21 @@ def name():
 """
 
 
-def test_all_parts_make_base_and_none_makes_head() -> None:
+def test_all_parts_make_base_and_none_makes_head():
     found = hunks(BASE, HEAD)
     assert [one.where for one in found] == ["", "area", "name"]
     assert put_back(BASE, HEAD, range(len(found))) == BASE
     assert put_back(BASE, HEAD, ()) == HEAD
 
 
-def test_what_a_part_says_in_a_line() -> None:
+def test_what_a_part_says_in_a_line():
     added, called = hunks(BASE, HEAD)[1:]
     assert changed_lines(BASE, HEAD, added) == ("", "time.sleep(1)")
     assert changed_lines(BASE, HEAD, called) == ('return "disc"', 'return "circle"')
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_parts_are_independent_of_each_other(seed: int) -> None:
+def test_parts_are_independent_of_each_other(seed):
     """Against lines that say which side they are of: what is put back is base's, in every choice of parts."""
     draw = random.Random(seed)
     kinds = [draw.choice("=bhr") for _ in range(14)]
@@ -225,12 +225,12 @@ def test_parts_are_independent_of_each_other(seed: int) -> None:
         assert [line for line in lines if line.isdigit()] == [line for line in head if line.isdigit()]
 
 
-def test_a_last_line_without_an_end_is_not_glued_to_the_next() -> None:
+def test_a_last_line_without_an_end_is_not_glued_to_the_next():
     assert put_back("a\nb", "a\nb\nc\n", ()) == "a\nb\nc\n"
     assert put_back("x", "y\nz\n", {0}) == "x"
 
 
-def test_comments_and_blank_space_are_no_change_of_a_program() -> None:
+def test_comments_and_blank_space_are_no_change_of_a_program():
     assert same_program("x = 1\n", "# why\n\nx = 1  # so\n")
     assert not same_program("x = 1\n", "x = 2\n")
     assert not same_program("x = (\n", "x = (  \n")

@@ -16,7 +16,7 @@ from tests.kit import commit, git, repository
 
 
 @pytest.fixture
-def sides(tmp_path: Path) -> Sides:
+def sides(tmp_path):
     """A committed base, and a head with uncommitted changes: edits, a new file, a file that is gone."""
     folder = toy.repository(tmp_path / "repository")
     (folder / "toys" / "doze" / "gone.py").write_text("X = 1\n")
@@ -39,7 +39,7 @@ def file(name: str) -> Suspect:
     return Suspect(SuspectKind.FILE, name, path=name)
 
 
-def test_a_file_is_put_back_and_nothing_else(sides: Sides) -> None:
+def test_a_file_is_put_back_and_nothing_else(sides):
     before = state(sides.head.path)
     tree = sides.between([file("toys/doze/layout.py")])
     assert (tree.path / "toys/doze/layout.py").read_text() == toy.FILES["toys/doze/layout.py"]
@@ -49,13 +49,13 @@ def test_a_file_is_put_back_and_nothing_else(sides: Sides) -> None:
     assert state(sides.head.path) == before, "index, refs and objects are those that were there"
 
 
-def test_a_new_file_is_taken_away_and_a_lost_one_comes_back(sides: Sides) -> None:
+def test_a_new_file_is_taken_away_and_a_lost_one_comes_back(sides):
     tree = sides.between([file("toys/doze/gone.py"), file("toys/doze/new.py")])
     assert (tree.path / "toys/doze/gone.py").exists()
     assert not (tree.path / "toys/doze/new.py").exists()
 
 
-def test_parts_of_a_file_are_put_back_alone(sides: Sides) -> None:
+def test_parts_of_a_file_are_put_back_alone(sides):
     parts = suspects.parts_of("toys/doze/layout.py", sides)
     assert [one.name.rpartition(" ")[2] for one in parts] == ["copied", "laid_out", "name"]
     tree = sides.between([parts[2]])
@@ -64,13 +64,13 @@ def test_parts_of_a_file_are_put_back_alone(sides: Sides) -> None:
     assert "copied(x)" in text
 
 
-def test_suspects_are_the_files_that_the_operator_imports(sides: Sides) -> None:
+def test_suspects_are_the_files_that_the_operator_imports(sides):
     git(sides.head.path, "status", "--short")
     found = {one.name: one.weight for one in suspects.of_files("doze", sides)}
     assert found == {f"toys/doze/{name}": 3.0 for name in ("gone.py", "layout.py", "new.py", "work.py")}
 
 
-def test_a_tree_between_has_the_files_of_submodules_and_what_the_project_prepares(tmp_path: Path) -> None:
+def test_a_tree_between_has_the_files_of_submodules_and_what_the_project_prepares(tmp_path):
     speed = repository(tmp_path / "speed", **{"nap.py": "SECONDS = 0.001\n"})
     settings = 'checkout = {prepare = "mkdir -p made/__pycache__; touch made/version.py made/__pycache__/a.pyc"}\n'
     root = repository(tmp_path / "mine", **{"ridgeline.toml": settings, ".gitignore": "made/\n", "a.py": ""})
