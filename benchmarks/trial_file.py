@@ -20,7 +20,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from benchmarks import points
@@ -178,6 +177,12 @@ _DECLARATION = record(
         "costs": maybe(table(_part, _COST)),
     },
 )
+
+
+def _declaration(value: Any, where: str) -> None:
+    _declared(value, where)
+
+
 _CHECKOUT = record(
     {"environment": _ENVIRONMENT},
     {
@@ -188,7 +193,7 @@ _CHECKOUT = record(
         "kernels_digest": maybe(NAME),
         "kernel_digest": maybe(NAME),
         "ran": maybe(table(TEXT, NAME)),
-        "declaration": maybe(_DECLARATION),
+        "declaration": _declaration,
         "broken": maybe(items(record({"module": NAME, "reason": TEXT}, {"declares": maybe(items(_part))}))),
     },
 )
@@ -258,79 +263,67 @@ LINE = record(
 side_by_side: trials that were prepared at the same time, at most."""
 
 
-def check(line: Any, packed_already: Mapping[int, bytes] = MappingProxyType({})) -> dict[str, bytes]:
-    """Raises Unfit unless the value is a trial: the general limits, every field, and that its parts agree.
-
-    packed_already: by id(), objects that lines share.  Returns the declarations of its checkouts, packed, by role.
-    """
-    bare, declared = _apart(line)
+def check(line: Any) -> None:
+    """Raises Unfit unless the value is a trial: the general limits, every field, and that its parts agree."""
     if not isinstance(line, dict) or line.get("format") != FORMAT:
         raise Unfit("format", line.get("format") if isinstance(line, dict) else line, FORMAT)
     if line.get("version") != VERSION:
         raise Unfit(
             "version", line.get("version"), f"{VERSION}; for a newer one update Ridgeline and read the file again"
         )
-    LINE(bare, "")
-    known = {role: _Declared("", frozenset(), frozenset()) for role in line["trees"]}
-    by_role = {role: packed_already.get(id(one)) or packed(one) for role, one in declared.items()}
-    for role, declaration in by_role.items():
-        where = f"trees.{role}.declaration"
-        known[role] = _declared(declaration, where)
-        if known[role].operator != line["kernel"]:
+    LINE(line, "")
+    known = {
+        role: _declared(tree.get("declaration"), f"trees.{role}.declaration") for role, tree in line["trees"].items()
+    }
+    for role, declared in known.items():
+        if declared.operator not in ("", line["kernel"]):
             allowed = f"{line['kernel']}, the operator of the trial"
-            raise Unfit(f"{where}.kernel", known[role].operator, allowed)
+            raise Unfit(f"trees.{role}.declaration.kernel", declared.operator, allowed)
     if "sweep" in line:
         points.check_line(line["sweep"], list(line["cases"]))
     swept = line.get("sweep", {}).get("points", {})
-    for case, found in line["cases"].items():
-        arms = found.get("arms", {})
+    for case, result in line["cases"].items():
+        arms = result.get("arms", {})
         for key, arm in arms.items():
             _belongs(known, points.without_id(key, swept, case), case)
             if ("seconds" in arm) != (arm["status"] == Status.OK):
                 raise Unfit(f"cases.{case}.arms.{key}", arm["status"], "seconds if, and only if, the status is ok")
             if arm.get("same_as", key) not in arms:
                 raise Unfit(f"cases.{case}.arms.{key}.same_as", arm["same_as"], "an arm of the case")
-    return by_role
 
 
 def unfit_declaration(value: Json) -> str:
     """Why a declaration cannot be in a trial, "" if it can."""
     try:
-        _declared(packed(clean(value)), "")
+        _declared(clean(value), "")
     except Unfit as error:
         return str(error)
     return ""
 
 
+class _Declared(NamedTuple):
+    """What a declaration names; nothing where a checkout lacks the operator."""
+
+    operator: str = ""
+    backends: frozenset[str] = frozenset()
+    cases: frozenset[str] = frozenset()
+
+
+def _declared(value: Any, where: str) -> _Declared:
+    """A declaration names nothing twice, and speaks only of its own cases and backends.  Raises Unfit."""
+    return _Declared() if value is None else _declared_in(packed(value), where)
+
+
 def packed(declaration: Json) -> bytes:
-    """A declaration as the key of what is remembered of it: 1, 1.0 and true are three values."""
+    """A declaration as the key of what is remembered of it: 1, 1.0 and true are three values.
+
+    It is four fifths of the text of a trial, and hundreds of lines hold the same one.
+    """
     return marshal.dumps(declaration, 2)  # without references, which depend on how the value was made
 
 
-class _Declared(NamedTuple):
-    operator: str
-    backends: frozenset[str]
-    cases: frozenset[str]
-
-
-def _apart(line: Any) -> tuple[Any, dict[str, Json]]:
-    """A value without the declarations of its checkouts, and these by role.
-
-    They are four fifths of the text of a record, and hundreds of lines hold the same one.
-    """
-    trees = line.get("trees") if isinstance(line, dict) else None
-    held = trees.items() if isinstance(trees, dict) else ()
-    found = {
-        role: one["declaration"] for role, one in held if isinstance(one, dict) and type(one.get("declaration")) is dict
-    }
-    if not found:
-        return line, {}
-    return {**line, "trees": trees | {role: {**trees[role], "declaration": None} for role in found}}, found
-
-
 @functools.lru_cache(maxsize=64)
-def _declared(packed: bytes, where: str) -> _Declared:
-    """A declaration names nothing twice, and speaks only of its own cases and backends.  Raises Unfit."""
+def _declared_in(packed: bytes, where: str) -> _Declared:
     declared = marshal.loads(packed)
     _DECLARATION(declared, where)
     cases = [case["name"] for case in declared["cases"]]
@@ -338,9 +331,9 @@ def _declared(packed: bytes, where: str) -> _Declared:
         if len(set(names)) < len(names):
             raise Unfit(f"{where}.{field}", "with a name twice", "each name once")
     for field, known in (("baselines", declared["backends"]), ("costs", cases), ("case_yardsticks", cases)):
-        for one in declared.get(field) or ():
-            if one not in known:
-                raise Unfit(f"{where}.{field}", one, "names that the declaration lists")
+        for own in declared.get(field) or ():
+            if own not in known:
+                raise Unfit(f"{where}.{field}", own, "names that the declaration lists")
     return _Declared(declared["kernel"], frozenset(declared["backends"]), frozenset(cases))
 
 

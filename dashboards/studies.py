@@ -203,7 +203,7 @@ def recorded_sweeps(results: Path) -> tuple[dict[str, RecordedSweep], list[str]]
         from ci.sweeps import measured  # judging comes with it; most sites have no sweep
 
         try:
-            found = measured.read(paths, recorded=True)
+            found = measured.read(paths)
         except (measured.SweepError, OSError) as error:
             problems.append(str(error))
             continue

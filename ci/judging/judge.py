@@ -612,7 +612,7 @@ def _cost(trials: Sequence[Trial], cases: int) -> TrialSeconds | None:
     """Of one of so many cases, by the newest of an operator's trials; None where nothing says so, and of bursts."""
     newest = trials[-1] if trials else None
     had = [len(arm.seconds) for _, _, _, arm in newest.arms() if len(arm.seconds)] if newest else []
-    phases: Mapping[str, float] = newest.spent.phases if newest and newest.spent else {}
+    phases = newest.phases if newest else {}
     if not newest or not phases or not had or newest.regime != trial_file.REGIMES[0]:
         return None
     timed = sum(any(len(arm.seconds) for arm in case.arms.values()) for case in newest.cases.values())

@@ -146,13 +146,12 @@ def minutes(seconds: float) -> str:
 def seconds_of(trials: Sequence[Trial], whole_s: float | None = None) -> RunSeconds | None:
     """Where the seconds of trials went, and with `whole_s` those of the command that measured them.
 
-    None where the trials do not say so: those before 2026-11-22.
+    None without trials.
     """
-    spent = [trial.spent for trial in trials if trial.spent is not None]
-    if not spent or len(spent) < len(trials):
+    if not trials:
         return None
     phases: dict[str, float] = defaultdict(float)
-    for of_trial in spent:
+    for of_trial in trials:
         for name, seconds in (*of_trial.phases.items(), (AHEAD, of_trial.ahead_s)):
             phases[name] += seconds
     if whole_s is not None:

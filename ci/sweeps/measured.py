@@ -95,13 +95,10 @@ class Measured:
         return datetime.datetime.fromisoformat(self.started_at).astimezone(datetime.UTC).date()
 
 
-def read(paths: Iterable[Path], recorded: bool = False) -> Measured:
-    """The one sweep of some trial files.  Raises SweepError if there is none, or lines of several machines.
-
-    recorded: they are files of records.
-    """
+def read(paths: Iterable[Path]) -> Measured:
+    """The one sweep of some trial files.  Raises SweepError if there is none, or lines of several machines."""
     files = list(paths)
-    sweeps = read_all(files, recorded)
+    sweeps = read_all(files)
     named = ", ".join(map(str, files))
     if not sweeps:
         raise SweepError(f"{named}: no line of a sweep; `ridgeline sweep --help` says how to measure one")
@@ -113,11 +110,11 @@ def read(paths: Iterable[Path], recorded: bool = False) -> Measured:
     return sweeps[0]
 
 
-def read_all(paths: Iterable[Path], recorded: bool = False) -> list[Measured]:
+def read_all(paths: Iterable[Path]) -> list[Measured]:
     """The sweeps of some trial files, by machine, environment and commit."""
     trials, problems = list[Trial](), list[str]()
     for path in paths:
-        file = read_file(path, recorded)
+        file = read_file(path)
         trials += file.trials
         problems += [str(problem) for problem in file.problems()]
     return gathered(trials, problems)
@@ -171,7 +168,6 @@ class Observation:
     trial: Trial
     arm: Arm
     anchored: FloatArray | None
-    equal_to: str
 
     @property
     def pair(self) -> tuple[FloatArray, FloatArray] | None:
@@ -196,8 +192,7 @@ def observations(trials: Iterable[Trial]) -> dict[Key, list[Observation]]:
             anchored = anchor.seconds if anchor and anchor.ok else None
             for label, arm in result.of_role("head").items():
                 key = (trial.operator, case, *split(label), batch.regime)
-                same = batch.same_as.get((case, label), "")
-                seen.setdefault(key, []).append(Observation(trial, arm, anchored, same))
+                seen.setdefault(key, []).append(Observation(trial, arm, anchored))
     return seen
 
 
@@ -213,7 +208,7 @@ def _frame(trials: tuple[Trial, ...], kind: str) -> pd.DataFrame:
 
 def _timed_as(key: Key, seen: Sequence[Observation]) -> Key:
     """The point whose times a point has: its own, or those of the one that runs the same code."""
-    other = seen[-1].equal_to
+    other = seen[-1].arm.same_as
     return (key[0], key[1], *split(other), key[4]) if other else key
 
 
@@ -245,7 +240,7 @@ def _row(
         "trials": len({(observation.trial.session, observation.trial.number) for observation in good}),
         "rounds": sum(observation.arm.rounds for observation in good),
         "rung": max(observation.trial.sweep.rung for observation in timed if observation.trial.sweep),
-        "equal_to": seen[-1].equal_to,
+        "equal_to": seen[-1].arm.same_as,
         "code_hash": last.arm.code_hash or "",
     }
 

@@ -15,15 +15,14 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from benchmarks import trial_file
 from benchmarks.shapes import Unfit, anything, items, one_of, record
-from ci.trials.trial import Declaration, Trial, declaration_of
+from ci.trials.trial import Trial
 
 LONGEST_LINE = 64_000_000
 """Bytes: the longest line of results/ has 0.3 MB (48 cases, 5 arms, 40 rounds; 2026-11-22), and without a
@@ -79,33 +78,24 @@ class TrialFile:
         return [Problem(line.at(self.path), line.why) for line in self.rejected]
 
 
-def read(path: Path, recorded: bool = False) -> TrialFile:
-    """Every trial of a file, each id once, and every line that is not one.
-
-    recorded: it is a file of records.  Its lines were checked before they were written, so one whose name still has the
-    digest of its content (`packed_notes`) is not checked again.
-    """
+def read(path: Path) -> TrialFile:
+    """Every trial of a file, each id once, and every line that is not one."""
     try:
         content = path.read_bytes()
     except OSError as error:
         why = f"cannot be read: {error.strerror or error}"
         return TrialFile(path, (), (Rejected(0, why),))
-    named = NAMED_BY_CONTENT.search(path.name) if recorded else None
-    return dataclasses.replace(_parsed(content, named["digest"] if named else ""), path=path)
+    return dataclasses.replace(_parsed(content), path=path)
 
 
 @functools.lru_cache(maxsize=32)
-def _parsed(content: bytes, digest: str) -> TrialFile:
-    """By content: the rows, the health and the knobs of a record come from one file, and ask for it one by one.
-
-    digest: of what has been checked before, "" for nothing.
-    """
+def _parsed(content: bytes) -> TrialFile:
+    """By content: the rows, the health and the knobs of a record come from one file, and ask for it one by one."""
     content, damage = unpacked(content)
-    checked = bool(digest) and digest == digest_of(content)
     lines = content.split(b"\n")
     if damage and content[-1:] != b"\n":
         lines.pop()  # a line that the damage cut off
-    parsed = parse(lines, 1, checked=checked)
+    parsed = parse(lines, 1)
     strange = [line for line in parsed.rejected if not line.interrupted]
     if len(strange) > 1 and not (damage or parsed.trials or parsed.causes):
         why = (
@@ -151,20 +141,17 @@ class Followed:
         return self._file
 
 
-def parse(
-    lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None, checked: bool = False
-) -> TrialFile:
+def parse(lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None) -> TrialFile:
     """Trials, causes and rejected lines of lines numbered from `first`.
 
     The same trial twice counts once.  known: trials by id of the lines before these; they are not given again.
-    checked: these are notes whose lines have been checked before.
     """
     trials, others = dict(known or {}), list[str | Rejected]()
-    shared: Shared | None = None
+    shared = Shared()
     for number, line in enumerate(lines, first):
         parsed = parse_line(line, number, shared) if line.strip() else None
         if isinstance(parsed, Shared):
-            shared = dataclasses.replace(parsed, checked=checked)
+            shared = parsed
         elif isinstance(parsed, Trial):
             if not same_results(parsed, trials.setdefault(parsed.id, parsed)):
                 why = f"the id {parsed.id} is that of an earlier trial with other results; the first one is used"
@@ -188,35 +175,17 @@ def same_results(trial: Trial, other: Trial) -> bool:
     )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Shared:
-    """What the lines after this one share: the first line of notes.  packed: the same by id (`trial_file.check`).
+class Shared(tuple[Any, ...]):
+    """What the lines after the first one of notes share, by its place in that line."""
 
-    checked: whether those lines have been checked before.
-    """
 
-    values: Sequence[Any]
-    checked: bool = False
-
-    @functools.cached_property
-    def packed(self) -> Mapping[int, bytes]:
-        return {id(value): trial_file.packed(value) for value in self.values}
-
-    def declared(self, trees: Mapping[str, Any]) -> dict[str, Declaration]:
-        """By role, the declarations of a line that has been checked before."""
-        own = {role: tree["declaration"] for role, tree in trees.items() if tree.get("declaration")}
-        return {role: self._declarations.get(id(value)) or declaration_of(value) for role, value in own.items()}
-
-    @functools.cached_property
-    def _declarations(self) -> Mapping[int, Declaration]:
-        return {id(value): declaration_of(value) for value in self.values if "yardstick" in value}
-
+NOTHING_SHARED = Shared()
 
 CAUSE = "ridgeline-cause"
 """Format of a line that says why a case is slower."""
 
 
-def parse_line(line: bytes, number: int = 1, shared: Shared | None = None) -> Trial | str | Shared | Rejected:
+def parse_line(line: bytes, number: int = 1, shared: Shared = NOTHING_SHARED) -> Trial | str | Shared | Rejected:
     """What one line holds, or what is wrong with it; a text says why a case is slower, which whoever wants it parses.
 
     shared: what the lines before say that it shares with others.
@@ -243,19 +212,17 @@ def parse_line(line: bytes, number: int = 1, shared: Shared | None = None) -> Tr
         return Rejected(number, f"not JSON: {error}", line)
 
 
-def _read(data: Any, text: str, shared: Shared | None) -> Trial | str | Shared:
+def _read(data: Any, text: str, shared: Shared) -> Trial | str | Shared:
     """By the format that a line says it has.  Raises Unfit."""
     kind = data.get("format") if isinstance(data, dict) else None
     if kind == NOTES:
-        return Shared(shared_of(data))
+        NOTES_HEAD(data, "")
+        return Shared(data["shared"])
     if kind == CAUSE:
         return text
-    if not (kind and restored(data, shared)):
-        return Trial.of(data, lambda: text)
-    known = (kind, data.get("version")) == (trial_file.FORMAT, trial_file.VERSION)
-    declared = shared.declared(data["trees"]) if known and shared is not None and shared.checked else None
-    packed = shared.packed if shared and declared is None else None
-    return Trial.of(data, lambda: _restored_line(text, shared), packed, declared)
+    if kind and restored(data, shared):
+        return Trial.of(data, lambda: _restored_line(text, shared))
+    return Trial.of(data, lambda: text)
 
 
 def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
@@ -342,36 +309,20 @@ def packed_notes(trials: Iterable[Trial]) -> PackedNotes:
     text = "".join(f"{json.dumps(line, allow_nan=False, separators=(',', ':'))}\n" for line in (head, *lines))
     content = gzip.compress(text.encode(), 9, mtime=0)
     content = content[:9] + b"\xff" + content[10:]  # the byte that names the system differs between Pythons
-    return PackedNotes(content, digest_of(text.encode()))
+    return PackedNotes(content, hashlib.blake2b(text.encode(), digest_size=6).hexdigest())
 
 
-def digest_of(lines: bytes) -> str:
-    """12 hex digits of the lines of notes, which stand in the name of their file."""
-    return hashlib.blake2b(lines, digest_size=6).hexdigest()
-
-
-NAMED_BY_CONTENT = re.compile(r"\.(?P<digest>[0-9a-f]{12})(\.notes)?\.jsonl\.gz$")
-"""Names of notes, and of what is swept."""
-
-
-def shared_of(data: Any) -> Sequence[Any]:
-    """What the first line of notes says that the others share.  Raises Unfit."""
-    NOTES_HEAD(data, "")
-    shared: Sequence[Any] = data["shared"]
-    return shared
-
-
-def restored(data: Any, shared: Shared | None) -> bool:
+def restored(data: Any, shared: Shared) -> bool:
     """Put the shared objects back into the value of a trial line; False where it has all.  Raises Unfit."""
     places = [(holder, field) for holder, field in _shareable(data) if type(holder.get(field)) is int]
     for holder, field in places:
-        if shared is None or not 0 <= holder[field] < len(shared.values):
+        if not 0 <= holder[field] < len(shared):
             raise Unfit(field, holder[field], "an object, or the place of one in the first line of the notes")
-        holder[field] = shared.values[holder[field]]
+        holder[field] = shared[holder[field]]
     return bool(places)
 
 
-def _restored_line(text: str, shared: Shared | None) -> str:
+def _restored_line(text: str, shared: Shared) -> str:
     """A trial line with the shared objects in it."""
     data = _value(text)
     restored(data, shared)

@@ -39,7 +39,7 @@ class SweptPoint:
     """A point as a line names it.  knobs: what it overrides of config(case, arch)."""
 
     backend: str
-    knobs: Json
+    knobs: Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,6 @@ class SweepBatch:
     """The part of a trial line that is about its sweep.
 
     anchor: the backend whose plain arm is timed in turn with the points.  points: by id.  rounds, regime: asked for.
-    same_as: by (case, arm), the arm whose times an arm has: they run the same code, which was timed once.
     """
 
     id: str
@@ -55,26 +54,18 @@ class SweepBatch:
     number: int
     anchor: str
     points: Mapping[str, SweptPoint]
-    same_as: Mapping[tuple[str, str], str]
     rounds: int = 0
     regime: str = SPACED
 
     @classmethod
     def of(cls, line: Json) -> SweepBatch | None:
         """From a checked trial line; None for a line that is of no sweep."""
-        found = line.get("sweep")
-        if not found:
+        batch, protocol = line.get("sweep"), line.get("protocol") or {}
+        if not batch:
             return None
-        points = {id_: SweptPoint(point["backend"], point.get("knobs") or {}) for id_, point in found["points"].items()}
-        arms = (
-            (case, key.partition("/")[2], arm.get("same_as"))
-            for case, entry in line["cases"].items()
-            for key, arm in entry.get("arms", {}).items()
-        )
-        same_as = {(case, arm): str(other).partition("/")[2] for case, arm, other in arms if other}
-        protocol = line.get("protocol") or {}
+        points = {id_: built(SweptPoint, point) for id_, point in batch["points"].items()}
         how = protocol.get("rounds") or 0, protocol.get("regime") or SPACED
-        return cls(found["id"], found["rung"], found["batch"], found["anchor"], points, same_as, *how)
+        return cls(batch["id"], batch["rung"], batch["batch"], batch["anchor"], points, *how)
 
 
 # What a trial says was wrong with its node before the run.  Standard library only: nodes that measure read it.
@@ -82,12 +73,17 @@ class SweepBatch:
 
 @dataclasses.dataclass(frozen=True)
 class NodeFault:
-    """What was wrong with the node before the run.  fatal: its times are not those of a healthy node."""
+    """What was wrong with the node before the run, a row of a line's `preflight`."""
 
     kind: str
+    level: str
     text: str
     next_step: str = ""
-    fatal: bool = True
+
+    @property
+    def fatal(self) -> bool:
+        """Whether its times are not those of a healthy node."""
+        return self.level == "error"
 
     @property
     def sentence(self) -> str:
@@ -95,10 +91,9 @@ class NodeFault:
         return f"{self.text}; {self.next_step}" if self.next_step else self.text
 
 
-def faults_of(data: Mapping[str, Any]) -> tuple[NodeFault, ...]:
-    """The problems of a line's `preflight`."""
-    rows = data.get("problems") or ()
-    return tuple(NodeFault(row["kind"], row["text"], row.get("next_step", ""), row["level"] == "error") for row in rows)
+def faults_of(preflight: Json) -> tuple[NodeFault, ...]:
+    """The problems that a preflight found."""
+    return tuple(built(NodeFault, row) for row in preflight.get("problems") or ())
 
 
 def unfit(faults: Iterable[NodeFault]) -> str:
@@ -106,7 +101,7 @@ def unfit(faults: Iterable[NodeFault]) -> str:
     return "; ".join(fault.sentence for fault in faults if fault.fatal)
 
 
-# What a case asks of the machine, and what a trial took of the clock.
+# What a case asks of the machine.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,25 +118,6 @@ class Cost:
 
 
 COSTS = tuple(field.name for field in dataclasses.fields(Cost))
-
-
-@dataclasses.dataclass(frozen=True)
-class Spent:
-    """Where the wall time of a trial went.  phases: seconds by name (benchmarks.coordinator.lanes).
-
-    ahead_s: seconds of its session between the trial before, or the start, and this one.
-    """
-
-    phases: Mapping[str, float]
-    ahead_s: float = 0.0
-
-    @classmethod
-    def of(cls, phases: Mapping[str, float] | None, ahead_s: float | None) -> Spent | None:
-        """From the fields of a trial line; None if it is from before 2026-11-22, when they were not written.
-
-        No phases: the machine could measure none of its cases.
-        """
-        return None if phases is None else cls(phases, float(ahead_s or 0.0))
 
 
 # What a trial says of the machine it ran on beyond its fingerprint.
@@ -236,11 +212,7 @@ class Declaration:
 @functools.lru_cache(maxsize=64)
 def _declaration(packed: bytes) -> Declaration:
     """Hundreds of lines of a record hold the same one."""
-    return declaration_of(marshal.loads(packed))
-
-
-def declaration_of(data: Json) -> Declaration:
-    """From JSON that has been checked."""
+    data = marshal.loads(packed)
     costs, definitions = data.get("costs") or {}, data.get("case_yardsticks") or {}
     cases = {
         name: DeclaredCase(
@@ -353,19 +325,15 @@ class Checkout:
     ran: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     @classmethod
-    def of(cls, data: Json, declared: Declaration | None) -> Checkout:
-        """From its JSON.  declared: its declaration, None where it lacks the operator."""
+    def of(cls, data: Json) -> Checkout:
+        """From its JSON."""
         return cls(
             data.get("commit"),
             data.get("date_ms"),
             bool(data.get("dirty")),
             Environment.of(data["environment"]),
-            declared,
-            tuple(
-                BrokenModule(one["module"], one["reason"], None if names is None else tuple(names))
-                for one in data.get("broken") or ()
-                for names in [one.get("declares")]
-            ),
+            Declaration.of(data["declaration"]) if data.get("declaration") else None,
+            tuple(built(BrokenModule, module) for module in data.get("broken") or ()),
             data.get("kernel_digest"),
             data.get("recorded_as"),
             data.get("ran") or {},
@@ -392,7 +360,8 @@ class Arm:
     """What became of one backend of one checkout in one case.  seconds: shape (rounds,), empty unless status is ok.
 
     code_hash: digest of the code objects it launched, None where they are not known.
-    whole_s: of single calls, seen from the host.
+    whole_s: of single calls, seen from the host.  same_as: of a point of a sweep, the one whose times it has: they run
+    the same code, which was timed once.
     """
 
     status: Status
@@ -401,6 +370,7 @@ class Arm:
     knobs: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
     code_hash: str | None = None
     whole_s: tuple[float, ...] = ()
+    same_as: str = ""
 
     @classmethod
     def of(cls, data: Json) -> Arm:
@@ -408,8 +378,8 @@ class Arm:
         seconds = np.array(data.get("seconds", ()), dtype=np.float64)
         seconds.flags.writeable = False
         knobs, code = data.get("knobs") or {}, data.get("code_hash")
-        whole = tuple(data.get("whole_s") or ())
-        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, code, whole)
+        whole, same_as = tuple(data.get("whole_s") or ()), data.get("same_as", "").partition("/")[2]
+        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, code, whole, same_as)
 
     @property
     def ok(self) -> bool:
@@ -454,7 +424,8 @@ class Trial:
     """One trial of one operator.  line: makes its text.
 
     checkouts: by role.  number: in its session.  busy_share: of its loops.  faults: of
-    its node.  regime: of trial_file.REGIMES.  sweep: its batch, None if of none.
+    its node.  regime: of trial_file.REGIMES.  sweep: its batch, None if of none.  phases: its wall seconds by name
+    (benchmarks.coordinator.lanes).  ahead_s: seconds of its session between the trial before, or the start, and it.
     """
 
     id: str
@@ -473,22 +444,13 @@ class Trial:
     faults: tuple[NodeFault, ...] = ()
     regime: str = trial_file.REGIMES[0]
     sweep: SweepBatch | None = None
-    spent: Spent | None = None
+    phases: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    ahead_s: float = 0.0
 
     @classmethod
-    def of(
-        cls,
-        data: Any,
-        line: Callable[[], str] = str,
-        packed: Mapping[int, bytes] | None = None,
-        declared: Mapping[str, Declaration] | None = None,
-    ) -> Trial:
-        """From the JSON value of a line.  line: makes its text.  packed: see `trial_file.check`.  Raises Unfit.
-
-        declared: by role, the declarations of a line that is known to have passed `trial_file.check` before.
-        """
-        if declared is None:
-            declared = {role: _declaration(own) for role, own in trial_file.check(data, packed or {}).items()}
+    def of(cls, data: Any, line: Callable[[], str] = str) -> Trial:
+        """From the JSON value of a line.  line: makes its text.  Raises Unfit."""
+        trial_file.check(data)
         return cls(
             data["id"],
             data["session"],
@@ -496,7 +458,7 @@ class Trial:
             data["started_at"],
             data["kernel"],
             built(Machine, data["machine"]),
-            {role: Checkout.of(checkout, declared.get(role)) for role, checkout in data["trees"].items()},
+            {role: Checkout.of(checkout) for role, checkout in data["trees"].items()},
             {name: CaseResult.of(case) for name, case in data["cases"].items()},
             DeviceState.of(data.get("state") or {}),
             tuple(data.get("warnings", ())),
@@ -506,7 +468,8 @@ class Trial:
             faults_of(data.get("preflight") or {}),
             regime=(data.get("protocol") or {}).get("regime", trial_file.REGIMES[0]),
             sweep=SweepBatch.of(data),
-            spent=Spent.of(data.get("spent_s"), data.get("ahead_s")),
+            phases=data.get("spent_s") or {},
+            ahead_s=data.get("ahead_s") or 0.0,
         )
 
     @property

@@ -418,9 +418,8 @@ def test_the_seconds_of_all_trials_add_up_to_those_of_the_command():
     assert found.as_json()["measuring_s"] == 4.0
 
 
-def test_trials_that_do_not_say_it_have_no_table():
+def test_without_trials_there_is_no_table():
     assert seconds_of([]) is None
-    assert seconds_of([lasting(), lasting(spent_s=SPENT)]) is None
 
 
 def test_an_operator_that_this_machine_cannot_measure_takes_no_phase_from_the_others():
