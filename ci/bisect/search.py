@@ -104,9 +104,6 @@ TAILS = (3.0, 10.0)
 SCALES = 9
 """Scales of the noise, within +-2.5 of the log of the typical one."""
 REACH = 2.5
-ANSWERS = 64
-"""Cells that the outcome of a trial is put into, to reckon what the trial would tell."""
-
 NONE = 0.5
 """Prior of no step.  With 1/2 on it, a row without a step ends in 99 % for a change in at most about 1 % of searches,
 however long they go on (Ville's inequality: the posterior odds against the truth are a martingale)."""
@@ -114,16 +111,12 @@ however long they go on (Ville's inequality: the posterior odds against the trut
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepGrid:
-    """levels: shape (V,), log-ratio of a step, 0 first.  scale, tail, weight: shape (S,), of the noise.
-
-    answers: shape (Y,), shifts that a trial may show.
-    """
+    """levels: shape (V,), log-ratio of a step, 0 first.  scale, tail, weight: shape (S,), of the noise."""
 
     levels: FloatArray
     scale: FloatArray
     tail: FloatArray
     weight: FloatArray
-    answers: FloatArray
 
     def log_density(self, away: FloatArray) -> FloatArray:
         """Log-density of the noise at a distance, shape (..., S)."""
@@ -132,13 +125,6 @@ class StepGrid:
             special.gammaln((tail + 1) / 2) - special.gammaln(tail / 2) - np.log(self.scale**2 * tail * np.pi) / 2
         )
         return np.asarray(constant - (tail + 1) / 2 * np.log1p(z**2 / tail))
-
-    @functools.cached_property
-    def outcomes(self) -> FloatArray:
-        """Shape (V, Y, S): chance that a trial at each level falls into each cell."""
-        chance = np.exp(self.log_density(self.answers - self.levels[:, None]))
-        chance *= np.gradient(self.answers)[:, None]
-        return np.asarray(chance / chance.sum(axis=1, keepdims=True))
 
 
 @functools.lru_cache(maxsize=32)
@@ -149,9 +135,7 @@ def grid_of(smallest: float, noise: float) -> StepGrid:
     places = np.linspace(-REACH, REACH, SCALES)
     scale, tail = (column.ravel() for column in np.meshgrid(noise * np.exp(places), TAILS, indexing="ij"))
     weight = np.repeat(np.exp(-(places**2) / 2), len(TAILS))
-    half = least / 8 * np.sinh(np.linspace(0, np.arcsinh(8 * LARGEST / least), ANSWERS // 2 + 1))[1:]
-    answers = np.concatenate([-half[::-1], [0.0], half])
-    return StepGrid(np.concatenate([[0.0], -sizes, sizes]), scale, tail, weight / weight.sum(), answers)
+    return StepGrid(np.concatenate([[0.0], -sizes, sizes]), scale, tail, weight / weight.sum())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -161,15 +145,13 @@ class Belief:
     none: probability of no step.  none_at_worst: of none, against one step of the size and in the noise that fit the
     trials best; at most 1 in 100 searches over a true step of any size see it rise above 0.99.
     changes: shape (last,), probability that change k is the step: with `none` they add up to 1.
-    nodes: positions that were measured, rising.  joint: shape (nodes, V, S), of level and noise at each node.
-    noise: expected scale of a trial's noise, a share.
+    levels: shape (last + 1,), expected shift of each position.  noise: expected scale of a trial's noise, a share.
     """
 
     none: float
     none_at_worst: float
     changes: FloatArray
-    nodes: FloatArray
-    joint: FloatArray
+    levels: FloatArray
     noise: float
 
     @property
@@ -200,21 +182,16 @@ def believe(line: Line, seen: Sequence[TrialOutcome]) -> Belief:
     none, step = np.exp(flat - most), np.exp(step - most)
     total = none.sum() + step.sum()
     none, step = none / total, step / total
-    by_stretch = step.sum(axis=(1, 2))
-    inside = np.repeat(by_stretch / np.maximum(share, TINY), np.diff(nodes))
-    joint = np.zeros((len(nodes), *density.shape[1:]))
-    joint[1:, 1:] = np.cumsum(step, axis=0)
-    joint[:, 0] = np.maximum(none + step.sum(axis=(0, 1)) - joint[:, 1:].sum(axis=1), 0.0)
+    inside = np.repeat(step.sum(axis=(1, 2)) / np.maximum(share, TINY), np.diff(nodes))
+    at_nodes = np.concatenate([[0.0], np.cumsum(step.sum(axis=2) @ grid.levels[1:])])
     # If all of the prior of a step lay on the size and noise that fit the trials best.
     at_best = float((step.sum(axis=0) * sizes / grid.weight).max())
-    flat_all = float(none.sum())
     return Belief(
-        flat_all,
-        flat_all / max(flat_all + at_best, TINY),
+        float(none.sum()),
+        float(none.sum()) / max(float(none.sum()) + at_best, TINY),
         line.weights * inside,
-        nodes,
-        joint,
-        float(joint[0].sum(axis=0) @ grid.scale),
+        np.interp(line.reached, line.reached[nodes], at_nodes),
+        float((none + step.sum(axis=(0, 1))) @ grid.scale),
     )
 
 
@@ -226,19 +203,16 @@ TINY = 1e-200
 
 SURE = 0.99
 """Probability at which a search ends."""
-ASKED = 12
-"""Places between measured positions that are weighed as the next one: quantiles of where the step may be."""
 REPEATED = 0.5
 """The trials of the two neighbours of a change must show at least this share of its step."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Ask:
-    """Measure these two positions.  bits: expected information; fresh: it is to repeat what was found."""
+    """Measure these two positions.  fresh: it is to repeat what was found."""
 
     low: int
     high: int
-    bits: float = 0.0
     fresh: bool = False
 
 
@@ -271,7 +245,7 @@ def next_step(line: Line, seen: Sequence[TrialOutcome], belief: Belief | None) -
         return SearchAnswer(None, belief.surely_none)
     likeliest = culprit(line, belief)
     if likeliest.probability < SURE:
-        return most_telling(line, belief)
+        return Ask(0, middle(line, belief))
     if not is_repeated(likeliest, seen):
         return Ask(likeliest.low, likeliest.high, fresh=True)
     return SearchAnswer(likeliest, likeliest.probability)
@@ -282,8 +256,8 @@ def culprit(line: Line, belief: Belief) -> Culprit:
     units = list(itertools.pairwise(line.testable.tolist()))
     shares = [min(1.0, float(belief.changes[low:high].sum())) for low, high in units]
     at = int(np.argmax(shares))
-    levels = levels_at(line, belief, units[at])
-    return Culprit(*units[at], shares[at], float(levels[1] - levels[0]))
+    low, high = units[at]
+    return Culprit(low, high, shares[at], float(belief.levels[high] - belief.levels[low]))
 
 
 def is_repeated(step: Culprit, seen: Sequence[TrialOutcome]) -> bool:
@@ -292,39 +266,13 @@ def is_repeated(step: Culprit, seen: Sequence[TrialOutcome]) -> bool:
     return bool(fresh) and float(np.median(fresh)) / step.shift >= REPEATED
 
 
-def joint_at(line: Line, belief: Belief, places: Iterable[int]) -> FloatArray:
-    """Shape (places, V, S): joint of level and noise at positions, between nodes by the prior of the changes."""
-    reached = line.reached[list(places)]
-    at = np.clip(np.searchsorted(line.reached[belief.nodes], reached, side="right") - 1, 0, len(belief.nodes) - 2)
-    low, high = (line.reached[belief.nodes[at + more]] for more in (0, 1))
-    share = ((reached - low) / np.maximum(high - low, TINY))[:, None, None]
-    return np.asarray((1 - share) * belief.joint[at] + share * belief.joint[at + 1])
+def middle(line: Line, belief: Belief) -> int:
+    """The position that is as likely before a step as behind it, as nearly as one that can be measured is.
 
-
-def levels_at(line: Line, belief: Belief, places: Iterable[int]) -> FloatArray:
-    """Expected shift of positions."""
-    return np.asarray(joint_at(line, belief, places).sum(axis=2) @ grid_of(line.smallest, line.noise).levels)
-
-
-def most_telling(line: Line, belief: Belief) -> Ask:
-    """The position whose trial against position 0 tells most about where the step is."""
-    reached = np.cumsum(belief.changes)
-    wanted = np.searchsorted(reached, (np.arange(ASKED) + 0.5) / ASKED * reached[-1]) + 1
-    quantiles = {end for change in wanted for end in line.bracket(min(int(change), line.last))}
-    places = sorted({*quantiles, *map(int, belief.nodes)} - {0})
-    bits = information(line, belief, places)
-    at = int(np.argmax(bits))
-    return Ask(0, places[at], float(bits[at]))
-
-
-def information(line: Line, belief: Belief, places: Sequence[int]) -> FloatArray:
-    """Bits that one trial of each position is expected to tell of whether the step is before it; shape (places,)."""
-    outcomes = grid_of(line.smallest, line.noise).outcomes
-    joint = joint_at(line, belief, places)
-    sides = [np.einsum("pvs,vys->py", joint[:, some], outcomes[some]) for some in (slice(0, 1), slice(1, None))]
-    both = np.stack(sides, axis=1)
-    nats = special.entr(both.sum(axis=1)).sum(axis=-1) + special.entr(both.sum(axis=2)).sum(axis=-1)
-    return np.asarray((nats - special.entr(both).sum(axis=(1, 2))) / np.log(2))
+    Where a step is not sure yet, that is the last one.
+    """
+    behind = np.cumsum(belief.changes)[line.testable[1:] - 1]
+    return int(line.testable[1 + np.argmin(np.abs(behind - 1 / 2))])
 
 
 # A search: how it is led, and what is known after each of its trials.

@@ -113,7 +113,7 @@ def _ask_text(ask: Ask, places: Sequence[RowPlace]) -> str:
     pair = f"{places[ask.high].short} ({ask.high} of {len(places) - 1}) against {places[ask.low].short}"
     if ask.fresh:
         return f"{pair}, to see the step again in a fresh trial of the two neighbours"
-    return f"{pair}, {ask.bits:.2g} bits expected" if ask.bits else f"{pair}, the two ends"
+    return pair
 
 
 # ---- JSON ---------------------------------------------------------------------------------------------------------
