@@ -12,6 +12,7 @@ point is a ratio to the anchor.  A rung is a process start of its own, hence a t
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import hashlib
@@ -34,6 +35,18 @@ MARK = "@"
 Name = Annotated[str, name]
 Knobs = Mapping[Name, Any]
 """Knobs of a backend by name: JSON values."""
+
+
+def knob_value(text: str) -> str | int | float:
+    """A knob's value as a person writes it: true, false, a number, or a string with or without quotes."""
+    word = text.strip()
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    try:
+        value = ast.literal_eval(word)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return word
+    return value if isinstance(value, str | int | float) else word
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,6 @@ what became of the arms of a run or of a verification.
 from __future__ import annotations
 
 import argparse
-import ast
 import collections
 import contextlib
 import dataclasses
@@ -23,7 +22,7 @@ from benchmarks.coordinator.orders import Report
 from benchmarks.coordinator.ranks import Unkillable
 from benchmarks.lifetime import ENDING
 from benchmarks.plan import BURST_ROUNDS, HEAPS, Protocol, UsageError
-from benchmarks.points import PointsFile
+from benchmarks.points import PointsFile, knob_value
 from benchmarks.shapes import Check, Json, JsonObject, Unfit, built, number, whole
 from benchmarks.trial_file import EARLIEST_MS, FAILED, LATEST_MS, ROLES, Status
 
@@ -108,22 +107,17 @@ def side(text: str) -> tuple[str, Side]:
 
 
 def knob(text: str) -> tuple[str, Any]:
-    """KEY=VALUE or ROLE.KEY=VALUE; a value is a Python literal that JSON can hold, or else a string."""
+    """KEY=VALUE or ROLE.KEY=VALUE; a value is one of points.knob_value that JSON can hold."""
     key, equals, value = text.partition("=")
     role, dot, name = key.rpartition(".")
     if not equals or not name.isidentifier() or (dot and role not in ROLES):
         raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
+    setting = knob_value(value)
     try:
-        found = ast.literal_eval(value)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        found = value
-    try:
-        json.dumps(found, allow_nan=False).encode()
-        if isinstance(found, str):
-            found.encode()
-    except (ValueError, TypeError, RecursionError) as error:
+        json.dumps(setting, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: JSON cannot hold this value: {error}") from None
-    return key, found
+    return key, setting
 
 
 def fitting(convert: Callable[[str], Any], check: Check) -> Callable[[str], Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.points import Knobs, Point
+from benchmarks.points import Knobs, Point, knob_value
 from ci.sweeps.catalogue import BackendOffer, Catalogue, some
 from ci.sweeps.measured import SweepError
 
@@ -30,20 +29,9 @@ def of_options(knobs: Sequence[str]) -> dict[str, list[Any]]:
             raise SweepError(f"--knob {knob!r}: expected NAME=VALUE,VALUE such as num_warps=4,8")
         if name in values:
             raise SweepError(f"--knob {name} is given twice; give all of its values in one: {name}=V,V")
-        distinct = {(type(value), value): value for value in map(_value, texts.split(","))}  # 1 and true are two
+        distinct = {(type(value), value): value for value in map(knob_value, texts.split(","))}  # 1 and true are two
         values[name] = list(distinct.values())
     return values
-
-
-def _value(text: str) -> Any:
-    text = text.strip()
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
-    return value if isinstance(value, str | int | float) else text
 
 
 def points(catalogue: Catalogue, values: KnobValues, candidates: bool) -> dict[str, list[Point]]:

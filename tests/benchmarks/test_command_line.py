@@ -75,6 +75,13 @@ RUN = ("run", "--out", "x")
 
 
 @pytest.mark.parametrize(
+    ("text", "setting"), [("false", False), ("True", True), ("3", 3), ("0.5", 0.5), ("ipc", "ipc"), ("'4'", "4")]
+)
+def test_a_knob_is_set_to_what_the_text_says(text, setting):
+    assert shared.knob(f"base.tile={text}") == ("base.tile", setting)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([*RUN, "--tree", "head=/nowhere"], "/nowhere is not a folder"),
