@@ -12,8 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
@@ -40,13 +38,13 @@ NOTHING_ALONE = {"records add", "gate", "bisect", "jobs submit"}
 """Verbs that take arguments which their parser does not ask for: alone they end with a usage error."""
 
 
-def commands(text: str) -> list[str]:
+def commands(text):
     """The commands in a text, without the word `ridgeline`; comments and headings name verbs, they advise nothing."""
     advising = re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
     return [found["words"].rstrip(" .:") for found in COMMAND.finditer(advising)]
 
 
-def fault(words: str) -> str:
+def fault(words):
     """Why a command that is printed cannot be pasted, "" if it can."""
     if PLACEHOLDER.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", words)):
         return "a placeholder is not filled in"
@@ -69,7 +67,7 @@ def fault(words: str) -> str:
     return f"it lacks {', '.join(map(str, missing))}" if missing else f"{left} are too many" if left else ""
 
 
-def texts(path: Path) -> Iterator[str]:
+def texts(path):
     """The texts of a source that can be printed: not what stands alone as a statement, which is documentation."""
     if path.suffix != ".py":
         yield path.read_text(encoding="utf-8")
@@ -84,7 +82,7 @@ def texts(path: Path) -> Iterator[str]:
             yield re.sub(r"{{ \w+ }}|{\w*}", "1", node.value)
 
 
-def sources() -> list[Path]:
+def sources():
     found = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*")))
     return [path for path in found if path.suffix in (".py", ".html", ".j2") and "node_modules" not in path.parts]
 
@@ -153,7 +151,7 @@ def toy(tmp_path_factory):
     return repository / "deep/er"
 
 
-def started(folder: Path, words: str) -> subprocess.Popen[str]:
+def started(folder, words):
     argv = [sys.executable, *calling.VERBS, *shlex.split(words)]
     return subprocess.Popen(
         argv, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL,
@@ -161,7 +159,7 @@ def started(folder: Path, words: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def advised(verb: list[str], printed: str) -> list[str]:
+def advised(verb, printed):
     """The commands in what a verb printed, each of which can be pasted; options that it names are its own."""
     printed = " ".join(printed.split())
     found = commands(printed)

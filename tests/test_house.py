@@ -6,7 +6,6 @@ import ast
 import graphlib
 import re
 import sys
-from collections.abc import Iterable
 
 from tests.modules import PACKAGES, files, imports, named, statements, syntax
 
@@ -87,7 +86,7 @@ LIGHT = ("kernels.spec", "kernels.registry", "kernels.project", "kernels.hardwar
 """Standard library only, and each other."""
 
 
-def at_load(module: str) -> set[str]:
+def at_load(module):
     """Of our modules, those that loading a module loads (imports inside functions come later)."""
     nodes = list(statements(syntax(module), ast.FunctionDef))
     typing = {n for i in nodes if isinstance(i, ast.If) and "TYPE_CHECKING" in ast.dump(i.test) for n in ast.walk(i)}
@@ -95,7 +94,7 @@ def at_load(module: str) -> set[str]:
     return {name for name in found if name in files() and name != module}
 
 
-def within(module: str, rooms: Iterable[str]) -> list[str]:
+def within(module, rooms):
     return [room for room in rooms if module == room or module.startswith(f"{room}.")]
 
 
@@ -138,10 +137,10 @@ def test_no_files_import_each_other_in_a_circle():
 
 
 def test_no_folders_import_each_other_in_a_circle():
-    def folder(module: str) -> str:
+    def folder(module):
         return module if files()[module].name == "__init__.py" else module.rpartition(".")[0]
 
-    graph: dict[str, set[str]] = {}
+    graph = {}
     for module in files():
         below = {folder(name) for name in imports(module) if name in files()}
         graph.setdefault(folder(module), set()).update(below - {folder(module), *PACKAGES, "benchmarks"})

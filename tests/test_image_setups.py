@@ -16,7 +16,6 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import filelock
@@ -54,7 +53,7 @@ def wheels(tmp_path_factory):
         return {one: downloaded(*one, shared / "-".join(one)) for one in asked}
 
 
-def downloaded(project: str, version: str, folder: Path) -> Path:
+def downloaded(project, version, folder):
     """The wheel of a version in a folder of its own."""
     wanted = project if version == "newest" else f"{project}=={version}"
     argv = ["download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:", "-d", folder]
@@ -67,7 +66,7 @@ def downloaded(project: str, version: str, folder: Path) -> Path:
     return wheel
 
 
-def link(source: Path, target: Path, without: Callable[[str], bool]) -> Path:
+def link(source, target, without):
     """A folder of links to the entries of another."""
     target.mkdir(parents=True, exist_ok=True)
     for entry in source.iterdir():
@@ -79,7 +78,7 @@ def link(source: Path, target: Path, without: Callable[[str], bool]) -> Path:
 class Image:
     """An image in a folder: a whole Python, packages wherever a kind of image has them, and variables."""
 
-    def __init__(self, folder: Path, setuptools: Path, pip: Path, measures: bool) -> None:
+    def __init__(self, folder, setuptools, pip, measures):
         self.folder, self._setuptools, self.variables = folder, setuptools, dict[str, str]()
         self._measures = measures
         library = Path(sysconfig.get_path("stdlib", vars={"installed_base": str(BASE)}))
@@ -99,7 +98,7 @@ class Image:
         version = pip.name.split("-")[1]
         (ensurepip / "__init__.py").write_text(re.sub('_PIP_VERSION = ".*"', f'_PIP_VERSION = "{version}"', text))
 
-    def fill(self, packages: Path) -> None:
+    def fill(self, packages):
         """The packages of an image: those of this environment, but for an old setuptools and a torch for ROCm."""
         link(PACKAGES, packages, lambda name: name.startswith(OURS) and not name.startswith("torchgen"))
         with zipfile.ZipFile(self._setuptools) as wheel:
@@ -120,26 +119,26 @@ class Image:
         (ours / "version.py").write_text(f"{text}\n__version__, hip = {VERSION!r}, {HIP!r}\n")
 
 
-def venv(image: Image) -> None:
+def venv(image):
     """rocm/pytorch: torch lives in a virtual environment, /opt/venv."""
     subprocess.run([image.python, "-m", "venv", "--without-pip", image.folder / "opt/venv"], check=True)
     image.python = image.folder / "opt/venv/bin/python"
     image.fill(image.folder / "opt/venv/lib" / MINOR / "site-packages")
 
 
-def conda(image: Image) -> None:
+def conda(image):
     """A conda environment: torch lives beside the standard library."""
     (image.folder / "prefix/conda-meta").mkdir()
     image.fill(image.library / "site-packages")
 
 
-def system(image: Image) -> None:
+def system(image):
     """The system's Python, with torch in the packages of the user."""
     image.fill(image.folder / "user/lib" / MINOR / "site-packages")
     image.variables["PYTHONUSERBASE"] = str(image.folder / "user")
 
 
-def made(tree: Path, target: Sequence[str], image: Image, wheel: Path) -> str:
+def made(tree, target, image, wheel):
     """What `make` of these words prints with the image's Python, which root cannot write to either, and no network."""
     inherited = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYTEST", "MAKE", "PIP"))

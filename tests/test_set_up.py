@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,11 @@ PYTHONS = [f"{major}.{minor}" for major, minor in set_up.pythons()]
 (OLDEST_TORCH, BEYOND_TORCH), (OLDEST_TRITON, BEYOND_TRITON) = map(set_up.oldest_and_beyond, ("torch", "triton"))
 
 
-def newest(beyond: tuple[int, int]) -> str:
+def newest(beyond):
     return f"{beyond[0]}.{beyond[1] - 1}"
 
 
-def dotted(version: tuple[int, int]) -> str:
+def dotted(version):
     return ".".join(map(str, version))
 
 
@@ -105,7 +104,7 @@ def test_the_extras_resolve_to_wheels_from_plain_pypi(python, words):
 class Index(http.server.ThreadingHTTPServer):
     """A package index on this machine: versions by project, any other project is not found; `silent` never answers."""
 
-    def __init__(self, silent: bool = False, **versions: Sequence[str]) -> None:
+    def __init__(self, silent=False, **versions):
         pages = {
             f"/{project}/": "".join(f'<a href="/{name}">{name}</a>' for name in map(_wheel(project), those))
             for project, those in versions.items()
@@ -115,7 +114,7 @@ class Index(http.server.ThreadingHTTPServer):
         index = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+            def do_GET(self):
                 index.asked.append(self.path)
                 if silent:
                     index.ended.wait(60)
@@ -127,23 +126,23 @@ class Index(http.server.ThreadingHTTPServer):
                     self.end_headers()
                     self.wfile.write(f"<!DOCTYPE html><html><body>{page}</body></html>".encode())
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, format, *args):
                 pass
 
         super().__init__(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.server_port}"
 
-    def end(self) -> None:
+    def end(self):
         self.ended.set()
         self.shutdown()
         self.server_close()
 
 
-def _wheel(project: str):
+def _wheel(project):
     return lambda version: f"{project}-{version}-py3-none-any.whl"
 
 

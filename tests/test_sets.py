@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -48,7 +47,7 @@ def test_four(): needed("Slurm")
 """
 
 
-def run(folder: Path, text: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(folder, text, *options, **variables):
     """A file of tests under our conftest, where there is none of the programs."""
     (folder / "test_it.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -q\nmarkers = slow: ...\n")

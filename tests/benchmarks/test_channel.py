@@ -66,7 +66,7 @@ def test_an_answer_answers_one_request_and_is_not_changed():
 
 def test_nothing_is_sent_of_a_value_that_json_has_not(channel):
     _, read, end = channel
-    nested: list = []
+    nested = []
     nested.append(nested)
     for value in (object(), {1, 2}, nested):
         with pytest.raises((TypeError, ValueError, RecursionError)):
@@ -130,7 +130,7 @@ def test_lines_are_sentences_and_the_last_are_kept():
 
 def test_an_exception_that_cannot_speak_is_spoken_for():
     class Speechless(Exception):
-        def __str__(self) -> str:
+        def __str__(self):
             raise KeyboardInterrupt
 
     assert of_error(Speechless()) == "its text cannot be had: KeyboardInterrupt"

@@ -26,18 +26,18 @@ def marked(request):
     return {"RIDGELINE_START": request.param, "MARK": f"{random.randrange(10**9, 10**10)}"}
 
 
-def alive(marked: dict[str, str]) -> list[str]:
+def alive(marked):
     """Command lines of everything that runs with such an environment."""
     return processes_with(f"MARK={marked['MARK']}\0", "environ")
 
 
-def measures(marked: dict[str, str]) -> bool:
+def measures(marked):
     """Whether a measuring process runs; a fork server is started by a file beside theirs and has their command line."""
     own = [line for line in alive(marked) if str(WORKER) in line]
     return len(own) > (marked["RIDGELINE_START"] == "fork")
 
 
-def started(marked: dict[str, str], *arguments: object) -> subprocess.Popen[bytes]:
+def started(marked, *arguments):
     command = [sys.executable, "-m", "benchmarks", "run", "--progress", "none", *map(str, arguments)]
     return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **marked})
 
@@ -166,7 +166,7 @@ def test_list_and_doctor(toy_tree, in_process, capsys):
 
 @pytest.mark.parametrize(("error", "code"), [(KeyError("lost"), 3), (KeyboardInterrupt(), 130)])
 def test_a_defect_is_no_fault(error, code, monkeypatch, in_process, capsys, tmp_path):
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise error
 
     monkeypatch.setattr(command_line, "measure", fail)

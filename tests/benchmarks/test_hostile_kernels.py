@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,7 +90,7 @@ class HostileKernel:
     at_set_up: str = ""
     in_call: str = ""
 
-    def source(self) -> str:
+    def source(self):
         """Its module."""
         places = ("at_import", "in_inputs", "in_reference", "in_config", "at_set_up", "in_call")
         lines = OPERATOR.replace("NAME", self.name).splitlines()
@@ -537,7 +536,7 @@ BROKEN = [kernel for kernel in KERNELS if kernel.status == "broken"]
 MANY = pytest.mark.parametrize("run", mostly_nightly(["few", "all"], "few"), indirect=True)
 
 
-def tree_of(folder: Path, kernels: list[HostileKernel]) -> Path:
+def tree_of(folder, kernels):
     """The toy tree, with these kernels."""
     shutil.copytree(TOY, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for kernel in kernels:
@@ -545,7 +544,7 @@ def tree_of(folder: Path, kernels: list[HostileKernel]) -> Path:
     return folder
 
 
-def measured(tree: Path, names: list[str]) -> dict[str, dict[str, Any]]:
+def measured(tree, names):
     """The lines of a run, by operator."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOY_SLEEP", MARK)
@@ -556,7 +555,7 @@ def measured(tree: Path, names: list[str]) -> dict[str, dict[str, Any]]:
     return {line["kernel"]: line for line in lines}
 
 
-def among(kernels: list[HostileKernel], which: str) -> list[HostileKernel]:
+def among(kernels, which):
     """All of them, or the representatives ("few")."""
     return [kernel for kernel in kernels if which == "all" or kernel.name in REPRESENTATIVES]
 
@@ -580,7 +579,7 @@ def run(request, tmp_path_factory):
     return HostileRun(called, lines, broken, measured(trees[1], [HEALTHY])[HEALTHY])
 
 
-def fit_to_be_shown(sentence: str) -> bool:
+def fit_to_be_shown(sentence):
     return len(sentence) < LONGEST_SENTENCE and sentence.isprintable()
 
 

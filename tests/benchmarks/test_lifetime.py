@@ -17,7 +17,7 @@ from tests.kit import ROOT, until
 LIMIT_S = 45.0
 
 
-def starter(folder: Path, command: str) -> subprocess.Popen[bytes]:
+def starter(folder, command):
     """A process that starts `command` (an expression) and sleeps."""
     text = "import os, subprocess, sys, time\nfrom benchmarks import lifetime\n"
     text += f"subprocess.Popen({command})\ntime.sleep(60)"

@@ -7,7 +7,6 @@ import json
 import random
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ from tests.benchmarks.conftest import processes_with
 QUICK = Protocol(rounds=6, trials=1, deadline_s=30.0)
 
 
-def one_line(tree: Path, kernel: str, protocol: Protocol = QUICK, selection: Selection | None = None) -> dict:
+def one_line(tree, kernel, protocol=QUICK, selection=None):
     lines = list(measure([kernel], [Checkout("head", tree)], protocol, None, selection))
     assert len(lines) == 1
     json.dumps(lines, allow_nan=False)
@@ -322,7 +321,7 @@ def vendor(tmp_path, monkeypatch):
     )
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
-    def make(compiling_s: float) -> Path:
+    def make(compiling_s):
         (folder / "standin.py").write_text(LIBRARY.replace("COMPILING_S", str(compiling_s)))
         return folder
 
@@ -330,7 +329,7 @@ def vendor(tmp_path, monkeypatch):
 
 
 def measured(tree):
-    events: list[dict] = []
+    events = []
     protocol, one = Protocol(rounds=4, trials=1, deadline_s=DEADLINE_S), Selection("nightly", ("one",))
     [line] = measure(["with_library"], [Checkout("head", tree)], protocol, events.append, one)
     arms = {key.removeprefix("head/"): arm for key, arm in line["cases"]["one"]["arms"].items()}

@@ -15,21 +15,21 @@ import pytest
 
 from benchmarks import reach
 from benchmarks.reach import CheckoutCode, compared
-from benchmarks.sources import SourceTree, Unreadable, imported, of_folder
+from benchmarks.sources import Unreadable, imported, of_folder
 from kernels.project import layout
 from tests.kit import ROOT, git
 
 DECLARED = "from ridgeline.spec import Kernel\nimport mine.ops\nrms = Kernel('rms')\n"
 
 
-def written(root: Path, files: dict[str, str]) -> Path:
+def written(root, files):
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return root
 
 
-def reached(root: Path, **settings: str) -> set[str]:
+def reached(root, **settings):
     """What operator rms reaches, whose package is perf."""
     written(root, {"ridgeline.toml": 'kernels = ["perf"]\n' + "".join(f"{k} = {v}\n" for k, v in settings.items())})
     tree = of_folder(root)
@@ -181,7 +181,7 @@ print(json.dumps(watching.new(json.loads(sys.argv[3]))))
 """
 
 
-def seen(checkout: Path, program: str, *paths: Path) -> str:
+def seen(checkout, program, *paths):
     """The fault of a process that imports the declaration of a checkout and runs a program; "" where there is none."""
     code = CheckoutCode(checkout)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
@@ -263,7 +263,7 @@ def test_a_file_that_git_ignores_must_not_decide_what_runs(sides):
 LOAD = "from pathlib import Path\nHERE = Path(__file__).parent\n"
 
 
-def zipped(text: str) -> bytes:
+def zipped(text):
     """An archive with one module."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w") as archive:
@@ -271,7 +271,7 @@ def zipped(text: str) -> bytes:
     return held.getvalue()
 
 
-PLANTS: dict[str, tuple[str, str, tuple[str | bytes, str | bytes]]] = {
+PLANTS = {
     "a module that a variable chooses": (
         "import importlib, os\nimportlib.import_module('mine.' + os.environ.get('IMPL', 'fast'))",
         "mine/fast.py",
@@ -321,7 +321,7 @@ BESIDE = {
 }
 
 
-def side(root: Path, name: str, which: int) -> Path:
+def side(root, name, which):
     text, path, versions = PLANTS[name]
     files = {
         "perf/norms.py": DECLARED,
@@ -400,7 +400,7 @@ SOURCES = {
 }
 
 
-def sources_in(folder: Path, changed: dict[str, str | None]) -> SourceTree:
+def sources_in(folder, changed):
     for name, text in {**SOURCES, **changed}.items():
         if text is not None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

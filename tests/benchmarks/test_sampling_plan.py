@@ -33,7 +33,7 @@ H200 = {
 STRANGE = {**H200, "arch": "sm_999", "device": "NVIDIA X1", "chip_id": "ffff"}
 
 
-def declaration(*cases: dict, backends: tuple[str, ...] = ("ours", "library"), cost: Cost | None = None) -> dict:
+def declaration(*cases, backends=("ours", "library"), cost=None):
     described = [{"name": f"c{i}", "tier": "pr", "world": 1, "dtype": "fp16", **case} for i, case in enumerate(cases)]
     numbers = dataclasses.asdict(cost or Cost(10**6, 10**6, 10**6, 10**6))
     return {
@@ -47,7 +47,7 @@ def declaration(*cases: dict, backends: tuple[str, ...] = ("ours", "library"), c
     }
 
 
-def planned(machine: dict, *cases: dict, selection: Selection | None = None, **more: object) -> list[plan.PlannedCase]:
+def planned(machine, *cases, selection=None, **more):
     return plan.plan_kernel({"head": declaration(*cases, **more)}, machine, selection or Selection(), "cold")
 
 

@@ -46,7 +46,7 @@ POINTS = tuple(Point("c", "triton", {"block_m": m}) for m in range(1, 24))
 FILE = PointsFile("s1", "gemm", 0, 8, (Batch("c", "triton", POINTS),))
 
 
-def planned(file: PointsFile = FILE) -> list[sweeping.PlannedBatch]:
+def planned(file=FILE):
     return list(sweeping.planned_batches(0, file.batches[0], DECLARATION, GPU, Protocol()))
 
 
@@ -87,7 +87,7 @@ def test_unknown_names_are_refused_before_anything_runs():
     sweeping.refuse_undeclared(FILE, DECLARATION)
 
 
-def line(rung: int, arms: dict[str, dict], sweep: str = "s1", batch: int = 0) -> str:
+def line(rung, arms, sweep="s1", batch=0):
     points = {point.id: point.as_json() for point in POINTS if f"head/{point.label}" in arms}
     about = {"id": sweep, "rung": rung, "batch": batch, "anchor": "triton", "points": points}
     return json.dumps({"format": FORMAT, "kernel": "gemm", "sweep": about, "cases": {"c": {"arms": arms}}})
@@ -137,7 +137,7 @@ WRITTEN = {
 }
 
 
-def with_batch(**changed: object) -> dict:
+def with_batch(**changed):
     return {**WRITTEN, "batches": [{**WRITTEN["batches"][0], **changed}]}
 
 
@@ -225,27 +225,27 @@ def tree(toy_tree):
     return toy_tree("tree", {"toy/swept.py": SWEPT})
 
 
-def point(case: str, **knobs: object) -> Point:
+def point(case, **knobs):
     return Point(case, "ours", knobs)
 
 
-def asked(tmp_path: Path, rung: int, *batches: Batch) -> Path:
+def asked(tmp_path, rung, *batches):
     path = tmp_path / f"rung{rung}.json"
     path.write_text(json.dumps(dataclasses.asdict(PointsFile("s1", "swept", rung, 4, batches))))
     return path
 
 
-def command(tree: Path, points: Path, out: Path) -> list[str]:
+def command(tree, points, out):
     options = ["--points", points, "--out", out, "--point-deadline", 6, "--progress", "none"]
     side = json.dumps({"path": str(tree), "commit": "c0", "dirty": False})
     return [sys.executable, "-m", "benchmarks", "run", "--tree", f"head={side}", *map(str, options)]
 
 
-def run(*arguments: Path) -> subprocess.CompletedProcess[str]:
+def run(*arguments):
     return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True)
 
 
-def arms_of(line: dict) -> dict[str, dict]:
+def arms_of(line):
     [(_, entry)] = line["cases"].items()
     return {key.removeprefix("head/"): arm for key, arm in entry["arms"].items()}
 

@@ -8,7 +8,6 @@ import json
 import math
 import multiprocessing
 import os
-from pathlib import Path
 
 import pytest
 
@@ -71,7 +70,7 @@ def test_a_full_disk_loses_nothing_written_before(tmp_path, monkeypatch):
     notes.append(path, {"n": 0})
     real = os.write
 
-    def little(descriptor: int, data: bytes) -> int:
+    def little(descriptor, data):
         if len(data) > 5:
             return real(descriptor, bytes(data[:5]))
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -87,7 +86,7 @@ def test_a_file_that_cannot_be_written_is_said_before_measuring(tmp_path):
         notes.check_writable(tmp_path)
 
 
-def _write_many(path: Path, name: str) -> None:
+def _write_many(path, name):
     for number in range(40):
         notes.append(path, {"who": name, "n": number, "filler": "x" * 5000})
 
@@ -105,7 +104,7 @@ def test_two_writers_lose_nothing(tmp_path):
     assert sorted((line["who"], line["n"]) for line in lines) == [(name, n) for name in "ab" for n in range(40)]
 
 
-def of_a_sweep(**changed: object) -> dict:
+def of_a_sweep(**changed):
     """A line of a sweep with an anchor, a point, and a point that is the same code."""
     line = trial()
     [case] = list(line["cases"])[:1]

@@ -70,7 +70,7 @@ def test_a_broken_module_is_told_as_long_as_it_is_broken_and_no_longer(toy_tree,
     tree, out = toy_tree("tree"), tmp_path / "checks.jsonl"
     only = Selection(cases=("small",), backends=("ours",))
 
-    def broken() -> list[set[str]]:
+    def broken():
         told = []
         for line, new in verify(["steady"], Checkout("head", tree), out, only):
             if new:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import io
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from ci import doctor
-from ci.doctor import Diagnosis
 from ci.harness import MeasureError
 from tests.kit import commit, git
 
@@ -30,9 +28,9 @@ OLD_TORCH = {
 class Machine:
     """A healthy machine, whose parts a test changes.  answer: of the measuring program.  versions: of libraries."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder, monkeypatch):
         self.root, self.results = folder / "repository", folder / "repository/results"
-        self.answer: object = {"machine": H200, "environment": ENVIRONMENT, "problems": []}
+        self.answer = {"machine": H200, "environment": ENVIRONMENT, "problems": []}
         self.versions = {"asv": "0.6.6", "asv_runner": "0.3.2"}
         self.set = monkeypatch.setenv
         (folder / "sbatch").write_text("#!/bin/sh\necho slurm 24.11.5\n")
@@ -46,21 +44,21 @@ class Machine:
         for name in ("a.json", "a.notes.jsonl", "machine.json"):
             commit(self.root, **{f"results__m__{name}": "{}\n"})
 
-    def query(self, *_: str, limit_s: float) -> object:
+    def query(self, *_, limit_s):
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
-    def version(self, name: str) -> str:
+    def version(self, name):
         if name not in self.versions:
             raise importlib.metadata.PackageNotFoundError(name)
         return self.versions[name]
 
-    def examined(self, *problems: object, **machine: object) -> None:
+    def examined(self, *problems, **machine):
         self.answer = {"machine": H200 | machine, "environment": ENVIRONMENT, "problems": list(problems)}
 
     @property
-    def diagnosis(self) -> Diagnosis:
+    def diagnosis(self):
         return doctor.diagnose(self.root, self.results)
 
 
@@ -78,22 +76,22 @@ def test_a_healthy_machine(machine):
     assert (found.worst, found.fingerprint) == ("ok", H200)
 
 
-def shallow(machine: Machine) -> None:
+def shallow(machine):
     git(machine.root.parent, "clone", "-q", "--depth=1", f"file://{machine.root}", "cut")
     machine.root = machine.root.parent / "cut"
 
 
-def without_commit(machine: Machine) -> None:
+def without_commit(machine):
     machine.root = machine.root.parent / "bare"
     machine.root.mkdir()
     git(machine.root, "init", "-q")
 
 
-def torn(machine: Machine) -> None:
+def torn(machine):
     (machine.results / "m/a.notes.jsonl").write_text('{"format": "rid')
 
 
-FAULTS: dict[str, tuple[Callable[[Machine], object], str, str]] = {
+FAULTS = {
     "does not start": (lambda m: setattr(m, "answer", MeasureError("boom")), "error", "python -m benchmarks"),
     "torch 2.9.1": (lambda m: m.examined(OLD_TORCH), "note", "install torch 2.11"),
     r"\x1b[2Jgone": (

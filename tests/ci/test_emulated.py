@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from ci.isa.judge import CodeVerdict
 from ci.isa.rules import IsaPolicy
 from tests import kit
 
-COUNTS: dict[str, Any] = {
+COUNTS = {
     **{name: {} for name in ("matrix", "bytes", "touched", "lines", "conflicts")},
     **dict.fromkeys(("matrix_cycles", "lds_passes", "lds_cycles", "branches", "taken", "divergent", "idle"), 0),
     "classes": {"load": 4, "valu": 9},
@@ -24,20 +23,20 @@ COUNTS: dict[str, Any] = {
 }
 
 
-def launch(kernel: str = "scale", **changes: Any) -> dict[str, Any]:
+def launch(kernel="scale", **changes):
     lines = {"repo/pkg/k.py:7: x = tl.load(p)": {"load": 4}, "repo/pkg/k.py:8: y = 2 * x": {"valu": 9}}
     about = {"arch": "gfx942", "grid": [4, 1, 1], "arguments": ["float32[64]", "64"], "registers": {"vgpr_count": 8}}
     return {"kernel": kernel, "code": "a", "counts": COUNTS, "lines": lines, "busiest": "memory", **about, **changes}
 
 
-def run(*rows: dict[str, Any], code: int = 0, failures: tuple[str, ...] = ()) -> Any:
+def run(*rows, code=0, failures=()):
     return SimpleNamespace(launches=list(rows), code=code, failures=list(failures), passed=not code and not failures)
 
 
-def compared(monkeypatch: pytest.MonkeyPatch, base: Any, head: Any) -> Any:
+def compared(monkeypatch, base, head):
     runs = iter([base, head])
     monkeypatch.setattr(emulated, "emulated", lambda *words, **how: next(runs))
-    sides: Any = [SimpleNamespace(role=role, path=Path(role)) for role in ("base", "head")]
+    sides = [SimpleNamespace(role=role, path=Path(role)) for role in ("base", "head")]
     return emulated.compared(ScriptRequest(Path("bench.py"), Path("bench.py")), sides, "gfx942", IsaPolicy(), {})
 
 
@@ -47,7 +46,7 @@ def test_a_kernel_in_the_script_itself_is_compared_by_the_text_of_each_side(monk
         (tmp_path / role / "bench.py").write_text(role)
     ran = []
     monkeypatch.setattr(emulated, "emulated", lambda words, arch, **how: ran.append(words[3]) or run(launch()))
-    sides: Any = [SimpleNamespace(role=role, path=tmp_path / role) for role in ("base", "head")]
+    sides = [SimpleNamespace(role=role, path=tmp_path / role) for role in ("base", "head")]
     for own, expected in ((True, ["base", "head"]), (False, ["head", "head"])):
         request = ScriptRequest(Path("bench.py"), tmp_path / "head/bench.py", own=own)
         emulated.compared(request, sides, "gfx942", IsaPolicy(), {})
@@ -70,7 +69,7 @@ def test_more_requests_of_a_memory_bound_launch_are_slower_and_the_line_is_named
 
 
 def test_loads_that_are_no_longer_vectorised_are_slower_though_they_bring_as_many_bytes(monkeypatch):
-    def loads(times: int, code: str) -> Any:
+    def loads(times, code):
         counts = {**COUNTS, "classes": {"load": times, "valu": 9}, "bytes": {"load": 4096}}
         return run(launch(code=code, counts=counts))
 

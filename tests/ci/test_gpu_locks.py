@@ -43,9 +43,9 @@ def place(tmp_path, monkeypatch):
 @pytest.fixture
 def start(place):
     """Starts a process; it is killed in the end."""
-    begun: list[subprocess.Popen[str]] = []
+    begun = []
 
-    def one(*argv: str, **more: str) -> subprocess.Popen[str]:
+    def one(*argv, **more):
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         made = subprocess.Popen([sys.executable, *argv], text=True, env={**os.environ, **more}, cwd=ROOT, **streams)  # type: ignore[call-overload]
         begun.append(made)
@@ -57,11 +57,11 @@ def start(place):
         process.communicate()
 
 
-def hold(start: Start, seconds: float = 60, **more: str) -> subprocess.Popen[str]:
+def hold(start, seconds=60, **more):
     return start("-c", HOLD, str(seconds), **more)
 
 
-def line(process: subprocess.Popen[str]) -> str:
+def line(process):
     assert process.stdout
     return process.stdout.readline().strip()
 

@@ -22,15 +22,15 @@ from ci.harness import INTERRUPTED, USAGE, ChildExit, MeasureError, MeasurePlan,
 HEAD = LocalCheckout("head", Path("/h"), Commit("1" * 40, 5, ""), changed=("a.py",))
 
 
-def child(text: str) -> list[str]:
+def child(text):
     return [sys.executable, "-c", f"import json, os, signal, sys, time\n{text}"]
 
 
-def console(terminal: bool = False) -> Console:
+def console(terminal=False):
     return Console(file=io.StringIO(), force_terminal=terminal, width=80, legacy_windows=False)
 
 
-def shown(where: Console) -> str:
+def shown(where):
     assert isinstance(where.file, io.StringIO)
     return where.file.getvalue()
 
@@ -95,10 +95,10 @@ def test_an_interrupted_child_interrupts_us(end):
         follow(child(end), console())
 
 
-def interrupt_when(file: Path) -> None:
+def interrupt_when(file):
     """Ctrl-C for this process as soon as the file is there."""
 
-    def wait() -> None:
+    def wait():
         while not file.exists():
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGINT)
@@ -240,7 +240,7 @@ while True:
 
 
 def test_what_the_answer_raises_ends_the_program():
-    def told() -> str:
+    def told():
         raise MeasureError("no more")
 
     text = "print(json.dumps({'asks': 'x'}), file=sys.stderr, flush=True)\nsys.stdin.readline()\ntime.sleep(60)"

@@ -49,7 +49,7 @@ def add(case, inputs):
 '''
 
 
-def run(folder: Path, *argv: str) -> str:
+def run(folder, *argv):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         argv,
@@ -79,7 +79,7 @@ def project(tmp_path_factory):
     return repository(folder)
 
 
-def records_of(project: Path) -> dict[str, object]:
+def records_of(project):
     files = [p for p in (project / "results").glob("*/*.json") if p.name != "machine.json"]
     assert len(files) == 1, files
     return json.loads(files[0].read_text().replace("NaN", "null"))["results"]

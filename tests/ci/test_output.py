@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 LONG = "gemm_all_scatter/" + "_".join(f"n{number}" for number in range(4096, 4116)) + "_fp16"
 
 
-def table(names: list[str]) -> Table:
+def table(names):
     made = Table("case", "why", "TFLOPS", box=None)
     for name in names:
         made.add_row(Text(name), Text("a sentence of many words " * 8), "412.7")

@@ -8,7 +8,6 @@ import site
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from ci import set_up
 
@@ -17,18 +16,18 @@ TORCH = "class version:\n    hip, cuda = '7.0.1', None\n"
 ASK = "import json, sys, torch, tool; print(json.dumps([torch.version.hip, torch.__file__, tool.FROM, sys.prefix]))"
 
 
-def python(executable: Path | str, *arguments: str, **environment: str) -> str:
+def python(executable, *arguments, **environment):
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run([str(executable), *arguments], capture_output=True, text=True, env={**clean, **environment})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def packages_of(executable: Path) -> Path:
+def packages_of(executable):
     return Path(python(executable, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
 
 
-def with_torch(folder: Path) -> Path:
+def with_torch(folder):
     """A folder of packages with a stand-in for torch and for a tool that Ridgeline installs too."""
     (folder / "torch").mkdir(parents=True)
     (folder / "torch" / "__init__.py").write_text(TORCH)
@@ -36,14 +35,14 @@ def with_torch(folder: Path) -> Path:
     return folder
 
 
-def environment_seen(image: Path | str, folder: Path, **environment: str) -> Any:
+def environment_seen(image, folder, **environment):
     """Make an environment as `make setup` does, with the image's Python; what its own Python imports."""
     python(image, "-m", "venv", "--without-pip", str(folder), **environment)
     python(image, str(SCRIPT), "see", str(folder), **environment)
     return json.loads(python(folder / "bin" / "python", "-c", ASK, **environment))
 
 
-def image_in(folder: Path) -> tuple[Path, Path]:
+def image_in(folder):
     """The Python of an image whose torch is in a virtual environment, and the folder of its packages."""
     python(sys.executable, "-m", "venv", "--without-pip", str(folder))
     return folder / "bin" / "python", packages_of(folder / "bin" / "python")

@@ -7,7 +7,6 @@ import csv
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -66,7 +65,7 @@ def site(tmp_path_factory):
     return made_history.written(made, folder / "site", "https://github.com/OWNER/NAME")
 
 
-def drawn(page: chromium.Page) -> None:
+def drawn(page):
     page.wait("!document.querySelector('.canvas') || document.querySelector('.canvas[data-drawn]')")
 
 
@@ -106,7 +105,7 @@ def test_no_page_has_a_finding(page, site, axe, width, scheme):
         page.size(width, 900, scheme)
         page.open(f"{site.as_uri()}/{name}.html#event=gemm-40")
         drawn(page)
-        violations: list[dict[str, Any]] = page.run(f"{axe};\naxe.run({options}).then(found => found.violations)")
+        violations = page.run(f"{axe};\naxe.run({options}).then(found => found.violations)")
         said += [
             f"{name}: {one['id']}: {[element['html'][:150] for element in one['nodes'][:3]]}" for one in violations
         ]
@@ -176,11 +175,10 @@ def test_an_address_of_an_event_opens_it(page, site):
 # ---- tables and charts ----------------------------------------------------------------------------------------------
 
 
-def column(page: chromium.Page, label: str) -> list[str]:
-    found: list[str] = page.run(
+def column(page, label):
+    return page.run(
         f"[...document.querySelectorAll('h2 ~ .table td[data-label=\"{label}\"]')].map(e => e.firstChild.textContent)"
     )
-    return found
 
 
 def test_a_table_sorts_and_filters(page, site):

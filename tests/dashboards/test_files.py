@@ -84,7 +84,7 @@ def test_a_site_stands_until_an_input_or_a_file_of_its_own_changes(tmp_path):
 STATIC = Path(dashboards.__file__).parent / "static"
 
 
-def read(table: Table) -> list[dict[str, str]]:
+def read(table):
     return list(csv.DictReader(io.StringIO(table.csv().decode())))
 
 

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from ci.report import words
-from dashboards.frame import Lane, change, lanes
+from dashboards.frame import change, lanes
 from tests.dashboards import node, synthetic
 
 
-def paired(ratios: list[float], **columns: object) -> Lane:
+def paired(ratios, **columns):
     """A lane of one GEMM by triton whose ratios to blas were measured in pairs."""
     frame = synthetic.with_times([1.0 / one for one in ratios], [1.0] * len(ratios))
     own = frame["backend"] == "triton"

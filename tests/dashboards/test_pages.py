@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +27,7 @@ def site():
     return made_history.site_of(frame, made_history.lively(frame))
 
 
-def page_of(site: Site, machine: str) -> dict[str, Any]:
+def page_of(site, machine):
     return dict(front.front_files(site))[f"{next(lane.slug for lane in site.lanes if lane.machine == machine)}/front"]
 
 
@@ -76,19 +74,17 @@ def test_two_lines_of_a_chart_differ_in_colour_and_dash(site):
 # ---- an operator ----------------------------------------------------------------------------------------------------
 
 
-def ratio_chart(lane: Any, history: Any = None) -> dict[str, Any]:
+def ratio_chart(lane, history=None):
     one = next(one for one in lane.series if not one.baseline)
     those = lane.cases[one.kernel][one.case]
     made = kernel.history_chart(
         Site(made_history.NOWHERE, lane.newest.to_frame().T, [lane], history or made_history.history()), lane, those
     )
-    option: dict[str, Any] = dict(made["units"])[RATIO]
-    return option
+    return dict(made["units"])[RATIO]
 
 
-def lines_of(lane: Any, history: Any = None) -> list[dict[str, Any]]:
-    lines: list[dict[str, Any]] = ratio_chart(lane, history)["series"]
-    return lines
+def lines_of(lane, history=None):
+    return ratio_chart(lane, history)["series"]
 
 
 def test_ratios_at_far_levels_are_drawn_on_a_logarithmic_axis():
@@ -199,7 +195,7 @@ def test_scaling_has_a_row_for_each_newest_number_of_several_ranks(site):
     assert {row[0] for row in rows} == {"all_gather", "gemm_all_scatter"}
 
 
-def study(folder: Path, **more: Any) -> Path:
+def study(folder, **more):
     folder.mkdir(parents=True)
     about = {
         "title": "M sweep",

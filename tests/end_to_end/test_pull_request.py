@@ -16,10 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.end_to_end.conftest import ROOT, TOKEN, Site
+from tests.end_to_end.conftest import ROOT, TOKEN
 from tests.github.actions import load
 from tests.kit import commit, git, repository
-from tests.standins.runner import RunnerHub
 
 LIMIT_S = 600.0
 """Seconds that the measuring job may take: all else takes a few."""
@@ -85,7 +84,7 @@ partition = "mi325x"
 """
 
 
-def project(folder: Path, hub: RunnerHub) -> str:
+def project(folder, hub):
     """A repository with a kernel, and pull request 7, which makes it three times as slow; returns its head."""
     project = '[tool.ridgeline]\nkernels = ["ops"]\n'
     repository(folder, **{"ops/__init__.py": "", "ops/sort.py": KERNEL, "pyproject.toml": project})
@@ -96,7 +95,7 @@ def project(folder: Path, hub: RunnerHub) -> str:
     return head
 
 
-def checkout(origin: Path, folder: Path) -> Path:
+def checkout(origin, folder):
     """What the steps before leave: a clone of the default branch, and Ridgeline with an environment."""
     git(origin.parent, "clone", "-q", str(origin), str(folder))
     (folder / ".ridgeline/house").mkdir(parents=True)
@@ -106,12 +105,12 @@ def checkout(origin: Path, folder: Path) -> Path:
     return folder
 
 
-def steps(workflow: str, job: str) -> dict[str, str]:
+def steps(workflow, job):
     """The lines of a job's steps by their names."""
     return {step["name"]: step["run"] for step in load(workflow)["jobs"][job]["steps"] if "run" in step}
 
 
-def shell(lines: str, folder: Path, **variables: str) -> str:
+def shell(lines, folder, **variables):
     """Run the lines of a step as GitHub does."""
     argv = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", lines]
     done = subprocess.run(argv, cwd=folder, env=os.environ | variables, capture_output=True, text=True)
@@ -119,14 +118,14 @@ def shell(lines: str, folder: Path, **variables: str) -> str:
     return done.stdout
 
 
-def legs(site: Site, head: str) -> list[dict[str, object]]:
+def legs(site, head):
     """What the job `legs` of the workflow GPU puts out, for the pool of CPUs of this test's site."""
     lines = steps("gpu.yml", "legs")["List the legs"].replace("--matrix", f"--matrix --file {site.settings}")
     printed = shell(lines, ROOT, SHA=head, POOL="cpu", GPUS="")
     return list(json.loads(printed))
 
 
-def queue(site: Site, leg: dict[str, object], origin: Path, head: str) -> tuple[int, Path]:
+def queue(site, leg, origin, head):
     """The measuring job of a leg in GitHub's queue; its number, and where it hands its trials over."""
     work, artifact = site.folder / "work", site.folder / "incoming" / "trials.jsonl"
     artifact.parent.mkdir()

@@ -11,17 +11,16 @@ import pytest
 from werkzeug import Response
 
 from tests.end_to_end.conftest import TOKEN
-from tests.standins.runner import RunnerHub
 from tests.standins.slurm import environment
 
 ONE, EIGHT = ["linux", "mi300x-1"], ["mi355x"]
 
 
-def done(hub: RunnerHub, job: int) -> bool:
+def done(hub, job):
     return hub.one(job)["status"] == "completed"
 
 
-def running(hub: RunnerHub, job: int) -> bool:
+def running(hub, job):
     return hub.one(job)["status"] == "in_progress"
 
 
@@ -91,7 +90,7 @@ def test_github_and_the_controller_may_be_away(site):
     assert site.log.read_text().count("does not see this repository") == 1, "said once"
 
 
-def words(path: Path) -> str:
+def words(path):
     """The command line of a process, "" if it has ended meanwhile."""
     try:
         return path.read_bytes().decode(errors="replace")

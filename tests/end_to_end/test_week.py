@@ -80,7 +80,7 @@ def root(tmp_path, monkeypatch):
     return folder
 
 
-def ended(verb: str, *words: str, says: str = "") -> tuple[str, int]:
+def ended(verb, *words, says=""):
     """The verdict of a comparison and its exit code."""
     done = ridgeline(verb, *words, *FEW, "--json")
     assert says in said(done), done.output

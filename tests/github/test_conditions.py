@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from typing import Any
 
 import pytest
 
 from ci import newcomer
 from ci.github import orders
-from tests.github.actions import ROOT, Expressions, load
+from tests.github.actions import ROOT, load
 from tests.github.test_workflows import CALLED, actionlint, tool, zizmor
 
 GPU = "refs/heads/ridgeline/gpu"
 
 
-def github(event_name: str = "workflow_dispatch", ref: str = "refs/heads/main", **event: Any) -> dict[str, Any]:
+def github(event_name="workflow_dispatch", ref="refs/heads/main", **event):
     name = ref.removeprefix("refs/heads/")
     return {
         "event_name": event_name,
@@ -27,9 +26,7 @@ def github(event_name: str = "workflow_dispatch", ref: str = "refs/heads/main", 
     }
 
 
-def holds(
-    expressions: Expressions, file: str, job: str, given: dict[str, Any], status: str = "success", **more: Any
-) -> bool:
+def holds(expressions, file, job, given, status="success", **more):
     contexts = {"github": given, "inputs": {"tier": ""}, "needs": {}, **more}
     return expressions.holds(load(file)["jobs"][job].get("if"), contexts, status)
 
@@ -47,7 +44,7 @@ FOREIGN = {
 }
 
 
-def started(expressions: Expressions, file: str, job: str, **more: Any) -> list[str]:
+def started(expressions, file, job, **more):
     """What of the foreign attempts would start a job."""
     condition = load(file)["jobs"][job].get("if")
     asked = [(condition, {"github": given, "inputs": {}, "needs": {}, **more}, "success") for given in FOREIGN.values()]

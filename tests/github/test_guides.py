@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,19 +41,19 @@ LIMIT_S = 400.0
 """Seconds for all commands of a guide: the longest takes 20 s of CPU, and 130 s on a busy machine (2026-11-22)."""
 
 
-def blocks(name: str, language: str) -> list[str]:
+def blocks(name, language):
     text = (GUIDES / name).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
-def commands(name: str) -> list[str]:
+def commands(name):
     return [line for block in blocks(name, "sh") for line in block.splitlines() if line]
 
 
 class Clone:
     """A clone of a repository with one small kernel, as the first steps of a guide leave it."""
 
-    def __init__(self, root: Path, environment: dict[str, str]) -> None:
+    def __init__(self, root, environment):
         self.root, self.folder = root, root / "ridgeline"
         origin = root / "origin"
         origin.mkdir()
@@ -90,7 +89,7 @@ class Clone:
             "PYTHONDONTWRITEBYTECODE": "",  # the first command compiles what all others read
         }
 
-    def run(self, lines: list[str]) -> str:
+    def run(self, lines):
         """What the lines print, in one shell that ends at the first that fails."""
         told = [f"{line} || {{ echo failed: {shlex.quote(line)} >&2; exit 9; }}" for line in lines]
         script = ["bash", "-c", "\n".join(told)]
@@ -98,7 +97,7 @@ class Clone:
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         return done.stdout
 
-    def walk(self, name: str) -> str:
+    def walk(self, name):
         """Run the whole guide."""
         return self.run([line for line in commands(name) if not ELSEWHERE.match(line)])
 
@@ -150,7 +149,7 @@ def test_github_only(clone, hub):
     assert (clone.folder / "site/index.html").exists()
 
 
-def cpu_only(text: str) -> str:
+def cpu_only(text):
     """The pool of a guide, without GPUs: its nodes are this machine."""
     kept = "\n".join(line for line in text.splitlines() if not re.match(r"(gpu|gpus|gres) = ", line))
     return kept.replace("minutes = 240", "minutes = 10").replace("[pool.mi300x]", '[pool.mi300x]\ngpu = "none"')
@@ -194,13 +193,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DIRECT = [Requirement(one) for one in (*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["locked"])]
 
 
-def locked() -> dict[str, Requirement]:
+def locked():
     """What is locked, by name."""
     lines = re.findall(r"^([A-Za-z0-9][^\\\n]*?) *\\$", LOCK, re.MULTILINE)
     return {canonicalize_name(one.name): one for one in map(Requirement, lines)}
 
 
-def version(name: str) -> str:
+def version(name):
     (one,) = locked()[name].specifier
     assert one.operator == "=="
     return one.version
@@ -213,7 +212,7 @@ def test_it_covers_the_dependencies_of_the_project(direct):
     assert direct.specifier.contains(version(canonicalize_name(direct.name))), "run `make lock`"
 
 
-def needed(name: str, python: str) -> Iterator[str]:
+def needed(name, python):
     """What an installed package needs on Linux with that Python, if it is here at the locked version."""
     environment = {**default_environment(), "python_version": python, "python_full_version": f"{python}.0", "extra": ""}
     for text in importlib.metadata.requires(name) or ():

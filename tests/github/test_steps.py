@@ -7,18 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ci import newcomer
-from tests.ci.commands.test_gate import MACHINE, Scene
+from tests.ci.commands.test_gate import MACHINE
 from tests.ci.commands.test_gate import scene as scene
 from tests.ci.commands.test_machines import night
 from tests.ci.newcomer.conftest import LEGAL
-from tests.github.actions import ROOT, Expressions, JobRun, StepDone, load
+from tests.github.actions import ROOT, JobRun, load
 from tests.kit import git, mostly_nightly
 from tests.standins.github import StandIn
 
@@ -44,9 +42,9 @@ def there():
 class Stage:
     """A clone with our command in its .venv, `make` and `gh` that do nothing or answer from a file, and artifacts."""
 
-    def __init__(self, expressions: Expressions, scene: Scene, there: StandIn, folder: Path) -> None:
+    def __init__(self, expressions, scene, there, folder):
         self.expressions, self.scene, self.there = expressions, scene, there
-        self.artifacts: dict[str, dict[str, str]] = {}
+        self.artifacts = {}
         self.tools = folder / "tools"
         self.tools.mkdir()
         for place in (".venv/bin", ".ridgeline/house/.venv/bin"):
@@ -55,16 +53,16 @@ class Stage:
         self.script(self.tools / "make", "#!/bin/sh\n")
         self.script(self.tools / "gh", f"#!/bin/sh\nexec cat {self.tools}/answer.json\n")
 
-    def script(self, path: Path, text: str) -> None:
+    def script(self, path, text):
         path.write_text(text)
         path.chmod(0o755)
 
-    def answer(self, **job: Any) -> None:
+    def answer(self, **job):
         """What GitHub says of the jobs of the run."""
         told = {"status": "completed", "conclusion": "success", "runner_name": "node-7", **job}
         (self.tools / "answer.json").write_text(json.dumps({"jobs": [told]}))
 
-    def run(self, file: str, name: str, at: Path | None = None, **contexts: Any) -> tuple[JobRun, dict[str, StepDone]]:
+    def run(self, file, name, at=None, **contexts):
         """A job of a workflow, in the clone; its steps by name."""
         github = {"token": "t0ken", "server_url": "https://github.example", "repository": self.there.repository}
         given = {"github": {**github, "run_id": "77", **contexts.pop("github", {})}, **contexts}
@@ -82,14 +80,14 @@ class Stage:
         made = JobRun(self.expressions, load(file)["jobs"][name], at or self.scene.clone, given, environ, uses)
         return made, {step.name: step for step in made.run()}
 
-    def upload(self, given: Mapping[str, str]) -> None:
+    def upload(self, given):
         path = self.scene.clone / given["path"]
         if not path.exists() and given["if-no-files-found"] == "error":
             raise FileNotFoundError(path)
         if path.exists():
             self.artifacts[given["name"]] = {path.name: path.read_text()}
 
-    def download(self, given: Mapping[str, str]) -> None:
+    def download(self, given):
         if given["name"] not in self.artifacts:
             raise FileNotFoundError(given["name"])
         for name, text in self.artifacts[given["name"]].items():
@@ -103,7 +101,7 @@ def stage(expressions, scene, there, tmp_path):
     return Stage(expressions, scene, there, tmp_path)
 
 
-def leg(scene: Scene, **changes: Any) -> dict[str, Any]:
+def leg(scene, **changes):
     return {
         "sha": scene.head,
         "name": "h200-1",
@@ -178,7 +176,7 @@ def test_the_trials_of_the_hosted_check_are_judged_and_told(stage, name):
 # ---- what starts a run -----------------------------------------------------------------------------------------------
 
 
-def legs(stage: Stage, **inputs: str) -> tuple[StepDone, list[dict[str, Any]]]:
+def legs(stage, **inputs):
     given = {"sha": stage.scene.head, "pool": "", "gpus": "", **inputs}
     run, done = stage.run("gpu.yml", "legs", at=ROOT, inputs=given)
     shutil.rmtree(run.temp)
@@ -252,7 +250,7 @@ def test_legs_of_another_repository_install_the_ridgeline_whose_workflow_it_call
     assert f"python -m ridgeline ci leg HEAD...{stage.scene.head}" in found["script"]
 
 
-def _words(script: str) -> str:
+def _words(script):
     """The line of a leg's script that holds the command, printed instead of called."""
     (line,) = (line for line in script.splitlines() if line.startswith("command="))
     return line + '\nprintf "%s\\n" "${command[@]}"'
@@ -280,7 +278,7 @@ def test_others_and_other_commits_start_nothing(stage, permission, sha):
     assert stage.there.dispatches == []
 
 
-def said(stage: Stage, comment: dict[str, Any], permission: str) -> dict[str, str]:
+def said(stage, comment, permission):
     """The outputs of the job that reads a comment."""
     stage.there.permissions["w"] = permission
     made = stage.there.comment(7, comment["body"], "w")

@@ -8,13 +8,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 
 from ci.github import orders
-from tests.github.actions import FILES, FOLDER, ROOT, Expressions, jobs, load, steps, triggers
+from tests.github.actions import FILES, FOLDER, ROOT, jobs, load, steps, triggers
 
 TRUSTED_TRIGGERS = {"workflow_dispatch", "schedule", "workflow_call"}
 """Triggers that no fork can pull for itself; what a called workflow must guard against is in test_conditions.py."""
@@ -36,14 +35,14 @@ CALLED = ("check.yml", "comment.yml", "gpu.yml", "leg.yml", "night_leg.yml", "ni
 """What the workflows of another repository call, directly or not."""
 
 
-def tool(name: str) -> str:
+def tool(name):
     return str(Path(sys.executable).parent / name)
 
 
 # ---- linters ----
 
 
-def zizmor(path: Path) -> subprocess.CompletedProcess[str]:
+def zizmor(path):
     options = ["--offline", "--no-progress", "--strict-collection", "--persona", "auditor"]
     return subprocess.run([tool("zizmor"), *options, str(path)], capture_output=True, text=True)
 
@@ -61,7 +60,7 @@ def test_schema(schema):
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def actionlint(expressions: Expressions, *paths: Path) -> list[dict[str, Any]]:
+def actionlint(expressions, *paths):
     """Its findings, but for labels of runners and job.workflow_*: its lists are of 2022, and it knows the inputs of one
     trigger of a file only."""
     done = subprocess.run(
@@ -135,7 +134,7 @@ def test_every_job_has_a_timeout_and_says_its_permissions(file, job):
         assert 0 < body["timeout-minutes"] <= 60
 
 
-def self_hosted(job: dict[str, Any]) -> bool:
+def self_hosted(job):
     return "uses" not in job and "ubuntu" not in str(job["runs-on"])
 
 
@@ -257,7 +256,7 @@ def test_a_leg_is_given_what_it_asks_for_and_no_more_rights_than_its_jobs_use(fi
     leg, inner = load(file)["jobs"]["leg"], load(called)
     assert set(leg["with"]) == set(inner["on"]["workflow_call"]["inputs"])
     order = ["none", "read", "write"]
-    most: dict[str, str] = {}
+    most = {}
     for job in inner["jobs"].values():
         for right, level in job["permissions"].items():
             most[right] = max(most.get(right, "none"), level, key=order.index)

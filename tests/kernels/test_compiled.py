@@ -6,32 +6,29 @@ import functools
 import itertools
 import re
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchmarks.isa.compile import Cache, Compiler, specialise
 from benchmarks.isa.metrics import finish, will_not_load
 from kernels.registry import discover
-from kernels.spec import Case, Compilation
 from tests.kernels.ranks import run_alone
 from tests.kit import mostly_nightly
 
 
 @functools.cache
-def compiler(arch: str) -> Compiler:
+def compiler(arch):
     return Compiler(arch, Cache(Path(tempfile.gettempdir())))
 
 
-def compiled(job: Compilation, arch: str) -> tuple[Any, dict[str, Any]]:
+def compiled(job, arch):
     """A job as a launch would compile it, and its metrics."""
     binary = compiler(arch)._compiled(specialise(job))
     return binary, finish(compiler(arch)._read(binary)[0]["metrics"], arch)
 
 
-def fitting(job: Compilation, arch: str, where: object) -> tuple[Any, dict[str, Any]]:
+def fitting(job, arch, where):
     """The same of one that can be loaded and does not spill."""
     binary, metrics = compiled(job, arch)
     assert will_not_load(metrics, arch) is None, where
@@ -39,7 +36,7 @@ def fitting(job: Compilation, arch: str, where: object) -> tuple[Any, dict[str, 
     return binary, metrics
 
 
-def drained(binary: Any, where: object) -> None:
+def drained(binary, where):
     """AMD: every wave waits for its own stores before the barrier in front of the release."""
     order = r"s_waitcnt vmcnt\(0\)[\s\S]*?ASMEND[\s\S]*?s_barrier[\s\S]*?(buffer_wbl2|atomic)"
     assert re.search(order, binary.asm["amdgcn"]), where
@@ -50,11 +47,11 @@ def drained(binary: Any, where: object) -> None:
 OPERATORS = ("gemm", "all_gather", "gemm_all_scatter", "all_reduce", "reduce_scatter", "all_to_all")
 
 
-def operator(name: str) -> Any:
+def operator(name):
     return discover()[name]
 
 
-def jobs(arch: str) -> Iterator[tuple[str, Compilation]]:
+def jobs(arch):
     """What the pull-request cases and one of 8 ranks compile, each distinct job once, by a name.
 
     On AMD the others of 8 ranks are compiled by tests/ci/isa/test_own_kernels.py, and looked at by their metrics.
@@ -71,7 +68,7 @@ def jobs(arch: str) -> Iterator[tuple[str, Compilation]]:
                     yield f"{name}/{backend}/{case.name}", job
 
 
-def _chosen(name: str, case: Case, backend: str, arch: str) -> bool:
+def _chosen(name, case, backend, arch):
     if backend in ("partitioned", "gluon"):
         return case.name in ("w4_fp16_8MB", "w8_fp32_512MB")
     if name in ("gemm", "all_gather"):
@@ -81,7 +78,7 @@ def _chosen(name: str, case: Case, backend: str, arch: str) -> bool:
     return case.tier == "pr" and not (case.world == 8 and arch.startswith("gfx"))
 
 
-def pushes(arch: str) -> Iterator[tuple[str, Compilation]]:
+def pushes(arch):
     """What a sweep tries of all_reduce by stores alone, which no default is so far: small, large, and for 8 ranks."""
     from kernels.all_reduce import all_reduce, config, device
 
@@ -93,7 +90,7 @@ def pushes(arch: str) -> Iterator[tuple[str, Compilation]]:
             yield f"all_reduce/triton/{name}", device.compilation(case, arch, full)
 
 
-def defaults_fit(arch: str) -> None:
+def defaults_fit(arch):
     """Every default fits, chooses no pointer from two, and stores what it sends wide and before it says so."""
     count = 0
     for name, job in itertools.chain(jobs(arch), pushes(arch)):
@@ -111,7 +108,7 @@ def defaults_fit(arch: str) -> None:
     assert count >= 30, count
 
 
-def _wide(name: str, job: Compilation, widths: dict[str, int], arch: str) -> None:
+def _wide(name, job, widths, arch):
     """16 bytes a lane.  Scalars are 4 bytes wide: the counter of calls and, not in all_gather, that of slices.
 
     AMD's matrix units leave 4 neighbouring elements in a lane, so the own copy of a tile may go out 8 bytes at a time.
@@ -125,7 +122,7 @@ def _wide(name: str, job: Compilation, widths: dict[str, int], arch: str) -> Non
     assert widths.get("4", 0) <= 2, (name, widths)
 
 
-def _chunks_are_released_and_acquired(name: str, binary: Any) -> None:
+def _chunks_are_released_and_acquired(name, binary):
     """All threads are between their stores and the one release, and between the acquire and their loads."""
     steps = r"ld\.global\.cg|st\.global\.v4|bar\.sync|release\.exch|acquire\.add"
     order = " ".join(re.findall(steps, binary.asm["ptx"]))
@@ -137,7 +134,7 @@ def _chunks_are_released_and_acquired(name: str, binary: Any) -> None:
 # ---- knobs -----------------------------------------------------------------------------------------------------------
 
 
-def knobs_reach_the_code(arch: str) -> None:
+def knobs_reach_the_code(arch):
     """What knobs change of the code, beside the defaults; in one process: importing takes as long as a check."""
     hint_is_what_makes_stores_wide(arch)
     if arch == "sm_90":
@@ -145,7 +142,7 @@ def knobs_reach_the_code(arch: str) -> None:
         copies_are_waited_for()
 
 
-def hint_is_what_makes_stores_wide(arch: str) -> None:
+def hint_is_what_makes_stores_wide(arch):
     """Without the hint the same stores to peers shrink to single elements: so the check of widths can fail."""
     from kernels.gemm_all_scatter import config, device, gemm_all_scatter
 
@@ -154,7 +151,7 @@ def hint_is_what_makes_stores_wide(arch: str) -> None:
     assert "2" in compiled(device.compilation(case, arch, knobs), arch)[1]["store_widths"]
 
 
-def uses_the_copy_engine_and_wgmma() -> None:
+def uses_the_copy_engine_and_wgmma():
     """Hopper: large shapes run on wgmma, fed by TMA."""
     kernel = operator("gemm")
     (job,) = kernel.compilations["triton"](kernel.case("n4096_k4096_m1024_fp16"), "sm_90")
@@ -163,7 +160,7 @@ def uses_the_copy_engine_and_wgmma() -> None:
     assert "cp.async.bulk.tensor" in ptx
 
 
-def copies_are_waited_for() -> None:
+def copies_are_waited_for():
     """Scatter by the copy engine: before the flags go out its writes are complete, not only their source read."""
     from kernels.gemm_all_scatter import device, gemm_all_scatter
 

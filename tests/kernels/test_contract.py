@@ -11,17 +11,16 @@ import dataclasses
 import importlib
 import random
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
-from kernels.spec import Case, Kernel, Place
+from kernels.spec import Case, Place
 from kernels.symmetric_heap import create
 from tests.kernels.ranks import run_ranks
 
-GUARDED: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
+GUARDED = {
     "all_gather": (
         ("triton", {"staged": 0}),
         ("triton", {"staged": 1}),
@@ -69,22 +68,22 @@ class Bench:
     shape: dict[str, Any]
     calls: int
 
-    def place(self) -> Place:
+    def place(self):
         return Place(self.rank, self.world, heap=self.heap)
 
-    def case(self, name: str) -> Case:
+    def case(self, name):
         if name == "gemm_all_scatter":
             return Case("t", world=self.world, dtype="fp16", M=ROWS, N=COLUMNS * self.world, K=DEPTH).at(self.place())
         size = {"MB": self.size / 2**20} if name == "all_gather" else {"KB": self.size // 1024}
         return Case("t", world=self.world, dtype="fp32", **size).at(self.place())
 
-    def delay(self, rng: random.Random, chance: float) -> None:
+    def delay(self, rng, chance):
         """Keep this rank busy for a while, or not."""
         if rng.random() < chance:
             time.sleep(rng.choice((0.001, 0.02)))
 
 
-def numbers(size: int, rank: int) -> torch.Tensor:
+def numbers(size, rank):
     """What a rank gives, [size / 4] in fp32: small integers, so that sums are exact."""
     return ((torch.arange(size // 4) * 7 + rank * 11) % 61).float()
 
@@ -93,18 +92,18 @@ ROWS, COLUMNS, DEPTH = 64, 64, 64
 """Of gemm_all_scatter: rows, columns of a rank, and the depth of the product, in fp16."""
 
 
-def activations() -> torch.Tensor:
+def activations():
     """fp16 [ROWS, DEPTH]: small integers, so that sums are exact, also those of fp16."""
     return (torch.arange(ROWS * DEPTH).view(ROWS, DEPTH) * 7 % 5).half()
 
 
-def weights(rank: int) -> torch.Tensor:
+def weights(rank):
     """fp16 [COLUMNS, DEPTH] of a rank: zeros, and some ones elsewhere on every rank."""
     at = torch.arange(COLUMNS * DEPTH).view(COLUMNS, DEPTH)
     return ((at * 11 + rank * 3) % 7 == 0).half()
 
 
-def expected(name: str, bench: Bench) -> tuple[torch.Tensor, torch.Tensor, Any]:
+def expected(name, bench):
     """The input of this rank, its output, and how much the output grows if every input grows by one."""
     if name == "gemm_all_scatter":
         a, every = activations(), torch.cat([weights(r) for r in range(bench.world)]).float()
@@ -119,12 +118,12 @@ def expected(name: str, bench: Bench) -> tuple[torch.Tensor, torch.Tensor, Any]:
     return every[rank], total if name == "all_reduce" else total.view(world, -1)[rank].clone(), world
 
 
-def wrong_words(bench: Bench, name: str, backend: str, knobs: dict[str, Any]) -> int:
+def wrong_words(bench, name, backend, knobs):
     """How many words of the outputs were wrong on this rank, over all calls."""
     given, right, growth = expected(name, bench)
     x = bench.heap.alloc(given.shape, given.dtype).copy_(given)
     turn, wrong = torch.zeros(1), torch.zeros(1)
-    kernel: Kernel = getattr(importlib.import_module(f"kernels.{name}"), name)
+    kernel = getattr(importlib.import_module(f"kernels.{name}"), name)
     rng, inputs = random.Random(bench.rank), {KEYS.get(name, "x"): x, "w": weights(bench.rank)}
     accepted = kernel.backends[backend].knobs(bench.case(name), "cpu", {})
     shape = {**bench.shape, **(GLUON if backend == "gluon" else {})}
@@ -148,7 +147,7 @@ KEYS = {"all_gather": "shard", "gemm_all_scatter": "a"}
 GLUON = {"rows": 8, "columns": 32, "num_warps": 1}
 
 
-def results(bench: Bench, table: Any) -> Iterator[tuple[str, str, dict[str, Any], int]]:
+def results(bench, table):
     """Operator, backend, knobs and wrong words of everything in a table."""
     for name in table:
         for backend, knobs in table[name]:
@@ -156,7 +155,7 @@ def results(bench: Bench, table: Any) -> Iterator[tuple[str, str, dict[str, Any]
             yield name, backend, knobs, wrong_words(bench, name, backend, knobs)
 
 
-def on_cpu(rank: int, world: int, directory: str) -> None:
+def on_cpu(rank, world, directory):
     """Prints, rank by rank, each variant and its wrong words; with TRITON_INTERPRET=1."""
     importlib.import_module("tests.kernels.interpreted")  # which has a stand-in for Gluon
     shape = {"programs": 2, "num_warps": 1, "unroll": 1}
@@ -170,11 +169,11 @@ def on_cpu(rank: int, world: int, directory: str) -> None:
             assert not wrong, (name, *variant, "as the count of calls wraps around")
 
 
-def signals_from(heap: Any, epoch: int) -> Any:
+def signals_from(heap, epoch):
     """heap.signals, but as if the collectives had been at work for long."""
     zeroed = heap.signals
 
-    def started(*shape: int) -> torch.Tensor:
+    def started(*shape):
         flags = zeroed(*shape).fill_(epoch)
         heap.barrier()
         return flags
@@ -182,7 +181,7 @@ def signals_from(heap: Any, epoch: int) -> Any:
     return started
 
 
-def read_late(rank: int, world: int, directory: str) -> None:
+def read_late(rank, world, directory):
     """Prints the wrong words of rank 0, which reads its output while the others are at their next call."""
     with create(rank, world, "cpu", 1 << 19, directory) as heap:
         bench = Bench(rank, world, heap, 8 * 1024, {"programs": 2, "num_warps": 1, "unroll": 1}, 2)

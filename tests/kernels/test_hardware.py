@@ -154,7 +154,7 @@ COUNTS = {
 many dies, so no QPX); H100 SXM or H200, H100 PCIe, and parts of them."""
 
 
-def on(case: Case, arch: str, units: int) -> Case:
+def on(case, arch, units):
     """The case on a device with so many compute units."""
     return case.at(Place(world=case.world, device="meta", arch=arch, compute_units=units))
 
@@ -191,7 +191,7 @@ def test_every_launch_is_valid_on_a_part_of_a_chip(arch):
     run_alone("tests.kernels.test_hardware", "launches_are_valid", arch)
 
 
-def launches_are_valid(arch: str) -> None:
+def launches_are_valid(arch):
     """All operators, in a process of its own: programs are there, no more than fit at once where all walk over tiles,
     and they are regrouped over the dies of the device."""
     checked = set()
@@ -213,7 +213,7 @@ def test_no_program_is_lost_when_dies_do_not_divide_the_programs():
     run_alone("tests.kernels.test_hardware", "programs_are_spread", TRITON_INTERPRET="1")
 
 
-def programs_are_spread() -> None:
+def programs_are_spread():
     """In the interpreter: the new numbers are the old ones in another order, neighbours on one die."""
     import torch
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from kernels.gemm import vendors as gemm_vendors
 from kernels.hardware import DEVICES, UnknownHardware
 from kernels.numerics import compare, poison
 from kernels.registry import discover
-from kernels.spec import TIERS, Case, DeclarationError, Kernel, Place, Unsupported
+from kernels.spec import TIERS, Case, DeclarationError, Place, Unsupported
 from kernels.symmetric_heap import HeapError, LoneHeap
 from tests.kernels.ranks import FakeRanks, run_alone
 from tests.kit import mostly_nightly
@@ -41,7 +40,7 @@ OURS = {
 PLACED = [(name, arch) for name in OURS for arch in ARCHES]
 
 
-def placed(kernel: Kernel, arch: str) -> list[Case]:
+def placed(kernel, arch):
     """The cases of a kernel on a device of the architecture."""
     return [case.at(Place(world=case.world, arch=arch, compute_units=UNITS[arch])) for case in kernel.cases]
 
@@ -89,7 +88,7 @@ def test_what_is_compiled_is_what_can_be_tuned_and_swept():
 
 MB, H = 1 << 20, "n4096_k4096_m64_fp16"
 
-COSTS: tuple[tuple[str, str, dict[str, int]], ...] = (
+COSTS = (
     ("all_gather", "w4_fp16_32MB", {"payload_bytes": 32 * MB, "link_bytes": 24 * MB, "hbm_bytes": 40 * MB}),
     ("all_gather", "w8_fp16_in16384x16384", {"payload_bytes": 4096 * MB, "link_bytes": 7 * 512 * MB}),
     ("all_reduce", "w4_fp16_16MB", {"payload_bytes": 16 * MB, "link_bytes": 24 * MB, "hbm_bytes": 32 * MB}),
@@ -133,19 +132,19 @@ def test_costs_are_the_formula(name, case, expected):
 # ---- references ------------------------------------------------------------------------------------------------------
 
 
-def on_rank(name: str, rank: int, world: int, dtype: str = "fp16", heap: Any = None, **dims: Any) -> Case:
+def on_rank(name, rank, world, dtype="fp16", heap=None, **dims):
     return Case("t", world=world, dtype=dtype, **dims).at(Place(rank=rank, world=world, heap=heap))
 
 
-def inputs(name: str, case: Case, seed: int = 1) -> dict[str, torch.Tensor]:
+def inputs(name, case, seed=1):
     return KERNELS[name].function("inputs")(case, seed)
 
 
-def reference(name: str, case: Case, given: dict[str, torch.Tensor]) -> torch.Tensor:
+def reference(name, case, given):
     return KERNELS[name].function("reference")(case, given)
 
 
-def ok(name: str, case: Case, out: torch.Tensor, expected: torch.Tensor) -> bool:
+def ok(name, case, out, expected):
     return compare(out, expected, KERNELS[name].tolerance_for(case)).ok
 
 
@@ -266,7 +265,7 @@ def test_a_lone_heap():
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
-SMALL: dict[str, dict[str, Any]] = {
+SMALL = {
     "all_gather": {"world": 2, "MB": 1 / 128},
     **dict.fromkeys(COLLECTIVES, {"world": 2, "KB": 1 / 4}),
     "gemm": {"M": 5, "N": 48, "K": 40},
@@ -291,7 +290,7 @@ def test_ours_need_a_gpu_and_an_architecture_with_knobs(name):
 
 HERE = r"there is none, and this machine has \d+ GPU"
 
-REFUSED: tuple[tuple[str, str, dict[str, Any] | str, str], ...] = (
+REFUSED = (
     ("all_gather", "torch rccl rccl_registered", "w2_fp16_512MB", "512 MB is too much"),
     *((name, "rccl", {}, "init_process_group") for name in COLLECTIVES),
     *((name, "torch", {}, HERE) for name in COLLECTIVES),
@@ -361,7 +360,7 @@ def test_every_point_of_a_sweep_can_be_launched_and_the_choice_is_the_first(name
                     can_be_launched(job, arch, (backend, case.name, knobs))
 
 
-def can_be_launched(job: Any, arch: str, where: object) -> None:
+def can_be_launched(job, arch, where):
     """As many programs as the code thinks; registers for all its threads, and enough of them for each."""
     assert min(job.grid) > 0, where
     assert job.constants.get("PROGRAMS", job.grid[0]) == job.grid[0], where
@@ -389,7 +388,7 @@ S4, NARROW, LONG = "n4096_k4096_m1024_fp16_w4", {"M": 4, "N": 24, "K": 40}, {"M"
 COPY = {"scatter": "tma", "tma": True}
 PLAIN = KERNELS["gemm_all_scatter"].backends["triton"].build.__kwdefaults__
 
-BAD: tuple[tuple[str, str, str | dict[str, Any], str, dict[str, Any], str], ...] = (
+BAD = (
     ("all_gather", "triton", W4, "sm_90", {"programs": 3, "fanout": 1}, "multiple of the 4 groups"),
     ("all_gather", "triton", W4, "sm_90", {"staged": -1}, "staged -1: it must be at least 0"),
     ("all_gather", "triton", ODD, "sm_90", {}, "multiple of 16"),

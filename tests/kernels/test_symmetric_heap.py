@@ -7,7 +7,6 @@ import errno
 import mmap
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,50 +41,50 @@ class FileRuntime(GpuRuntime):
     faults: by call, why it fails.
     """
 
-    def __init__(self, directory: str, faults: dict[str, str] | None = None) -> None:
+    def __init__(self, directory, faults=None):
         self._directory, self._faults = Path(directory), faults or {}
-        self.maps: dict[int, mmap.mmap] = {}
-        self.calls: list[str] = []
+        self.maps = {}
+        self.calls = []
 
-    def allocate(self, size: int, kind: str) -> int:
+    def allocate(self, size, kind):
         self._may_fail("allocate")
         path = self._directory / f"memory-{os.getpid()}-{len(self.maps)}"
         path.write_bytes(b"\xff" * size)  # fresh memory of a GPU is not zero
         self._path = path
         return self._map(path)
 
-    def handle(self, address: int) -> bytes:
+    def handle(self, address):
         self._may_fail("handle")
         return str(self._path).encode()
 
-    def open(self, handle: bytes) -> int:
+    def open(self, handle):
         self._may_fail("open")
         return self._map(Path(handle.decode()))
 
-    def free(self, address: int) -> None:
+    def free(self, address):
         self.calls.append("free")
         self._unmap(address)
 
-    def close(self, address: int) -> None:
+    def close(self, address):
         self.calls.append("close")
         self._unmap(address)
 
-    def _may_fail(self, call: str) -> None:
+    def _may_fail(self, call):
         if call in self._faults:
             raise HeapError(self._faults[call])
 
-    def _map(self, path: Path) -> int:
+    def _map(self, path):
         with path.open("r+b") as file:
             mapped = mmap.mmap(file.fileno(), 0)
         address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
         self.maps[address] = mapped
         return address
 
-    def _unmap(self, address: int) -> None:
+    def _unmap(self, address):
         del self.maps[address]
 
 
-def exchange(heap: SymmetricHeap) -> None:
+def exchange(heap):
     """Every rank writes to all peers, many barriers apart; what it wrote is there after the barrier, and not before."""
     box = heap.alloc((heap.world, 5), torch.float32)
     for turn in range(5):
@@ -96,7 +95,7 @@ def exchange(heap: SymmetricHeap) -> None:
         heap.barrier()
 
 
-def addresses(heap: SymmetricHeap) -> None:
+def addresses(heap):
     """`bases` are the addresses of the heaps in this process, and an allocation has the same offset in all."""
     box = heap.alloc((16,), torch.int32)
     for peer in range(heap.world):
@@ -104,7 +103,7 @@ def addresses(heap: SymmetricHeap) -> None:
     assert len(set(heap.bases.tolist())) == heap.world
 
 
-def barrier_waits(heap: SymmetricHeap) -> None:
+def barrier_waits(heap):
     """No rank leaves a barrier before the slowest has come: one is late by much work, another one in each turn."""
     box = heap.alloc((1 << 16,), torch.int32)
     for turn in range(2 * heap.world):
@@ -117,7 +116,7 @@ def barrier_waits(heap: SymmetricHeap) -> None:
         heap.barrier()
 
 
-def reset_and_signals(heap: SymmetricHeap) -> None:
+def reset_and_signals(heap):
     """Flags are zero on memory that held something, and reset gives everything back."""
     heap.alloc((4096,), torch.uint8).fill_(255)
     heap.reset()
@@ -126,7 +125,7 @@ def reset_and_signals(heap: SymmetricHeap) -> None:
     assert heap.left == heap.bytes
 
 
-def rates(heap: SymmetricHeap) -> None:
+def rates(heap):
     """The probe gives one rate for each pair, the same table everywhere."""
     heap.reset()
     table = probe(heap, 1 << 16)
@@ -134,7 +133,7 @@ def rates(heap: SymmetricHeap) -> None:
     assert all((rate > 0) == (i != j) for i, row in enumerate(table) for j, rate in enumerate(row))
 
 
-CHECKS: tuple[Callable[[SymmetricHeap], None], ...] = (
+CHECKS = (
     exchange, addresses, barrier_waits, rates, reset_and_signals,
 )  # fmt: skip
 

@@ -7,7 +7,6 @@ import importlib
 import sys
 import threading
 import types
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -37,35 +36,35 @@ class Number(int):
 class Pointer:
     """An address in a flat array; sums with arrays are arrays of addresses."""
 
-    def __init__(self, data: np.ndarray, at: Any = 0) -> None:
+    def __init__(self, data, at=0):
         self.data, self.at = data, at
 
-    def __add__(self, more: Any) -> Pointer:
+    def __add__(self, more):
         return Pointer(self.data, self.at + more)
 
-    def __sub__(self, less: Any) -> Pointer:
+    def __sub__(self, less):
         return Pointer(self.data, self.at - less)
 
 
 class Tile:
     """Shared memory: views of one array."""
 
-    def __init__(self, data: np.ndarray) -> None:
+    def __init__(self, data):
         self.data, self.shape, self.dtype = data, data.shape, np.float32
 
-    def index(self, at: int) -> Tile:
+    def index(self, at):
         return Tile(self.data[int(at)])
 
-    def reshape(self, shape: tuple[int, ...]) -> Tile:
+    def reshape(self, shape):
         return Tile(self.data.reshape(shape))
 
-    def permute(self, order: tuple[int, ...]) -> Tile:
+    def permute(self, order):
         return Tile(self.data.transpose(order))
 
-    def store(self, value: Any) -> None:
+    def store(self, value):
         self.data[...] = value
 
-    def load(self, layout: Any) -> np.ndarray:
+    def load(self, layout):
         return self.data.copy()
 
 
@@ -74,21 +73,21 @@ class Sums(np.ndarray):
 
     type = types.SimpleNamespace(layout=None)
 
-    def to(self, dtype: Any) -> np.ndarray:
+    def to(self, dtype):
         return np.asarray(self, dtype)
 
 
 class Barrier:
     """An mbarrier: a phase ends when all have arrived, with all the bytes that were expected."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.changed = threading.Condition()
 
-    def init(self, count: int) -> None:
+    def init(self, count):
         self.count = self.left = count
         self.bytes = self.phase = 0
 
-    def arrive(self, bytes_more: int = 0, arrivals: int = 0) -> None:
+    def arrive(self, bytes_more=0, arrivals=0):
         with self.changed:
             self.left -= arrivals
             self.bytes += bytes_more
@@ -97,16 +96,16 @@ class Barrier:
                 self.phase, self.left = 1 - self.phase, self.count
                 self.changed.notify_all()
 
-    def wait(self, parity: int) -> None:
+    def wait(self, parity):
         with self.changed:
             assert self.changed.wait_for(lambda: self.phase != parity, PATIENCE_S), "a barrier that nobody completes"
 
 
 class Barriers:
-    def __init__(self, count: int) -> None:
+    def __init__(self, count):
         self.all = [Barrier() for _ in range(count)]
 
-    def index(self, at: int) -> Barrier:
+    def index(self, at):
         return self.all[int(at)]
 
 
@@ -115,12 +114,12 @@ class Descriptor:
 
     dtype = np.float32
 
-    def __init__(self, tensor: np.ndarray, block: tuple[int, ...], ragged: bool) -> None:
+    def __init__(self, tensor, block, ragged):
         self.tensor, self.ragged = tensor, ragged
         self.block_type = types.SimpleNamespace(shape=[1, 1, *block] if ragged else list(block))
         self.layout, self.block = None, block
 
-    def place(self, coordinates: list[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    def place(self, coordinates):
         """What is inside: of the tensor, of the block."""
         ends = list(self.tensor.shape)
         if self.ragged:
@@ -131,7 +130,7 @@ class Descriptor:
         return whole, tuple(slice(0, n) for n in sizes)
 
 
-def _load_tile(desc: Descriptor, coordinates: list[int], barrier: Barrier, tile: Tile) -> None:
+def _load_tile(desc, coordinates, barrier, tile):
     whole, part = desc.place(coordinates)
     block = np.zeros(desc.block, np.float32)
     block[part] = desc.tensor[whole]
@@ -139,13 +138,13 @@ def _load_tile(desc: Descriptor, coordinates: list[int], barrier: Barrier, tile:
     barrier.arrive(bytes_more=-2 * block.size)
 
 
-def _store_tile(desc: Descriptor, coordinates: list[int], tile: Tile) -> None:
+def _store_tile(desc, coordinates, tile):
     whole, part = desc.place(coordinates)
     desc.tensor[whole] = tile.data.reshape(desc.block)[part]
 
 
-def _atomic(change: Any) -> Any:
-    def atomic(at: Pointer, *values: int, **_: Any) -> int:
+def _atomic(change):
+    def atomic(at, *values, **_):
         with _atomics:
             before = int(at.data[at.at])
             at.data[at.at] = change(before, *values)
@@ -154,16 +153,16 @@ def _atomic(change: Any) -> Any:
     return atomic
 
 
-def _load(at: Pointer, mask: Any = True, other: Any = 0, **_: Any) -> Any:
+def _load(at, mask=True, other=0, **_):
     found = at.data[np.where(mask, at.at, 0)]
     return np.where(mask, found, other) if np.ndim(at.at) else int(np.where(mask, found, other))
 
 
-def _store(at: Pointer, value: Any) -> None:
+def _store(at, value):
     at.data[at.at] = value
 
 
-def _allocated(dtype: Any, shape: list[int], layout: Any) -> Any:
+def _allocated(dtype, shape, layout):
     return (
         Barriers(shape[0])
         if layout == "barriers"
@@ -171,13 +170,13 @@ def _allocated(dtype: Any, shape: list[int], layout: Any) -> Any:
     )
 
 
-def _warp_specialize(roles: list[Any], warps: list[int], registers: list[int]) -> None:
+def _warp_specialize(roles, warps, registers):
     threads = [_thread(_here.program, function, arguments) for function, arguments in roles]
     _joined(threads)
 
 
-def _thread(program: int, function: Any, arguments: Any) -> threading.Thread:
-    def run() -> None:
+def _thread(program, function, arguments):
+    def run():
         _here.program = program
         try:
             function(*arguments)
@@ -189,7 +188,7 @@ def _thread(program: int, function: Any, arguments: Any) -> threading.Thread:
     return thread
 
 
-def _joined(threads: list[threading.Thread]) -> None:
+def _joined(threads):
     for thread in threads:
         thread.join(4 * PATIENCE_S)
         assert not thread.is_alive(), "a role that does not end"
@@ -197,17 +196,17 @@ def _joined(threads: list[threading.Thread]) -> None:
             raise thread.error
 
 
-def _mma(x: Tile, y: Tile, acc: Sums, is_async: bool) -> Sums:
+def _mma(x, y, acc, is_async):
     return acc + x.data @ y.data
 
 
-def _tile_at(index: int, rows: int, cols: int, group_m: int) -> tuple[int, int]:
+def _tile_at(index, rows, cols, group_m):
     first = index // (group_m * cols) * group_m
     height, within = min(rows - first, group_m), index % (group_m * cols)
     return first + within % height, within // height
 
 
-def _language() -> types.SimpleNamespace:
+def _language():
     same = {name: getattr(np, name) for name in ("where", "minimum", "maximum", "int32", "int64", "float32")}
     return types.SimpleNamespace(
         **same,
@@ -236,7 +235,7 @@ def _language() -> types.SimpleNamespace:
     )
 
 
-def _hopper() -> types.ModuleType:
+def _hopper():
     module = types.ModuleType("hopper")
     module.mbarrier = types.SimpleNamespace(
         MBarrierLayout=lambda: "barriers",
@@ -252,7 +251,7 @@ def _hopper() -> types.ModuleType:
     return module
 
 
-def imported(name: str) -> Any:
+def imported(name):
     """A module of kernels with roles, in this language; its descriptors are ours."""
     gluon = types.ModuleType("gluon")
     gluon.jit, gluon.language = (lambda function: function), _language()
@@ -283,7 +282,7 @@ def imported(name: str) -> Any:
     return module
 
 
-def launch(kernel: Any, programs: int, **arguments: Any) -> None:
+def launch(kernel, programs, **arguments):
     """All programs at once, as the GPU runs them."""
     _joined([_thread(program, lambda: kernel(**arguments), ()) for program in range(programs)])
 

@@ -41,9 +41,9 @@ Load = Callable[[str, str], Any]
 def load(tmp_path, monkeypatch):
     """The autotuned kernel of the module above, with texts of it and of the module that it uses."""
     monkeypatch.syspath_prepend(tmp_path)
-    made: list[str] = []
+    made = []
 
-    def loaded(text: str, other: str) -> Any:
+    def loaded(text, other):
         name = f"kernels_{len(made)}_of_test_executed"
         made.append(name)
         (tmp_path / f"{name}_other.py").write_text(other)
@@ -69,7 +69,7 @@ def test_a_graph_that_was_captured_before_cannot_be_seen(monkeypatch):
 
     monkeypatch.setattr(code_hash, "LAUNCHERS", ())  # another test may have imported one of them
 
-    def replays() -> None:
+    def replays():
         with contextlib.suppress(TypeError):  # without a GPU it fails where it enters torch's C++
             torch.cuda.CUDAGraph.replay(SimpleNamespace(_tracker=None))  # type: ignore[arg-type]
 
@@ -108,7 +108,7 @@ def test_the_configuration_that_won_does_not_count(load, monkeypatch):
     from benchmarks.worker import code_hash
     from benchmarks.worker.scripts import executed
 
-    def launched(won: int, configs: int) -> tuple[list[Any], list[str]]:
+    def launched(won, configs):
         trace = code_hash.Trace()
         monkeypatch.setattr(Autotuner, "run", lambda self, *_, **__: trace.events.append([f"code {won}", [won]]))
         outer = load(KERNELS, OTHER)
@@ -149,7 +149,7 @@ def load_generated(tmp_path, monkeypatch):
     monkeypatch.setattr(code_hash, "LAUNCHERS", ())  # another test may have imported one of them
     monkeypatch.setenv(executed.GENERATED, str(tmp_path / "torchinductor_a"))
 
-    def loaded(text: str, name: str = "torchinductor_a/xo.py", **held: Any) -> Any:
+    def loaded(text, name="torchinductor_a/xo.py", **held):
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
@@ -159,7 +159,7 @@ def load_generated(tmp_path, monkeypatch):
     return loaded
 
 
-def ran(call: Callable[..., Any], given: list[Any] | None = None, results: str = "bits") -> tuple[dict[str, str], str]:
+def ran(call, given=None, results="bits"):
     what = call if given is None else lambda: call(given)
     return executed.parts(what, lambda file: False, "/nowhere", results, [])
 
@@ -201,8 +201,8 @@ def test_a_method_of_torch_that_a_class_of_python_inherits_is_torchs():
 def test_a_graph_that_torch_interprets_is_a_function(monkeypatch):
     monkeypatch.setattr(code_hash, "LAUNCHERS", ())
 
-    def interpreted(value: int, count: int) -> tuple[dict[str, str], str]:
-        def scaled(x: torch.Tensor) -> torch.Tensor:
+    def interpreted(value, count):
+        def scaled(x):
             return x * value
 
         torch._dynamo.reset()
@@ -246,7 +246,7 @@ def compiled(tmp_path, monkeypatch):
     """Digests of a call of the library above, by its text."""
     monkeypatch.setattr(code_hash, "LAUNCHERS", ())
 
-    def loaded(name: str, text: str) -> Any:
+    def loaded(name, text):
         file = tmp_path / name / "library.py"
         file.parent.mkdir()
         file.write_text(text)
@@ -275,7 +275,7 @@ def test_equal_functions_of_torch_compile_run_equal_code(compiled):
 
 
 def test_which_ptxas_is_torchs_is_said_as_inductor_is_imported():
-    said: list[bool] = []
+    said = []
     module = ModuleType("torch._inductor.runtime.compile_tasks")
     running.of_compile_tasks(module)  # another torch, which has no such function
     module._set_triton_ptxas_path = lambda: said.append(True)  # type: ignore[attr-defined]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -59,7 +58,7 @@ def start(rank, world):
 )
 
 
-def slow_on(rank: int) -> str:
+def slow_on(rank):
     """A commit in which one rank takes 20 ms more."""
     return LIBRARY.replace("    dist.all", f"    time.sleep(0.02 * (dist.get_rank() == {rank}))\n    dist.all")
 
@@ -80,9 +79,9 @@ def test_the_slowest_rank_counts_and_every_rank_is_compared(adopt):
 
 @pytest.mark.slow
 def test_on_gpus_each_side_is_set_up_first_once_in_a_trial(adopt, monkeypatch):
-    roles: list[str] = []
+    roles = []
 
-    def started(checkout: Any, *more: Any) -> ScriptSide:
+    def started(checkout, *more):
         roles.append(checkout.role)
         return ScriptSide(checkout, *more)
 
@@ -176,7 +175,7 @@ def test_ranks_that_time_different_things_are_named_at_once(adopt):
     assert "its ranks time different things: rank 0 is at script.py:9, rank 1 has ended" in found.said
 
 
-def event(line: str, **more: object) -> dict[str, object]:
+def event(line, **more):
     return {"event": "seen", "line": line, "backend": "mine", "case": "x=1", **more}
 
 
@@ -185,8 +184,8 @@ def test_what_a_rank_passes_on_all_ranks_have():
 
     store, both = HashStore(), threading.Barrier(2)
 
-    def rank(number: int) -> tuple[Any, ...]:
-        ran: list[int] = []
+    def rank(number):
+        ran = []
         exchange = Exchange(lambda: store, lambda: ran.append(number))
         manager = SharedManager(exchange, dict)  # a real one is not needed
         results, rows, passed = manager.dict(size=1), manager.list(), exchange.queue()
@@ -227,11 +226,11 @@ def test_facts_of_ranks_are_those_of_one_process():
 
 
 def test_a_sample_of_a_trial_is_the_mean_of_its_starts():
-    def start(base_s: float, head_s: float) -> dict[str, Any]:
+    def start(base_s, head_s):
         arms = {role: arm(one) for role, one in (("base", base_s), ("head", head_s))}
         return {"method": "events of ranks", "arms": arms, "warnings": ["alike"]}
 
-    def arm(seconds: float) -> dict[str, Any]:
+    def arm(seconds):
         return {"status": "ok", "seconds": [seconds, 2 * seconds], "skew_s": [0.0, 0.0], "rank_s": [seconds, 1.0]}
 
     found = joint_starts([start(1.0, 3.0), start(3.0, 1.0)])

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from ci.judging import live, policy
-from ci.judging.types import Judgement, Verdict
+from ci.judging.types import Verdict
 from ci.trials.file import Followed
-from tests.benchmarks.adopted.conftest import Adopted
 
 pytestmark = pytest.mark.slow  # each times two sides: 2 to 5 s of CPU
 
@@ -42,12 +41,12 @@ def other(x):
 """
 
 
-def verdict(found: Adopted) -> Judgement:
+def verdict(found):
     """What the trials are judged to be."""
     return live.judged(Followed(found.out).read().trials, policy.load(), "cpu")
 
 
-def statuses(found: Adopted) -> dict[str, str]:
+def statuses(found):
     """Of head, by closure."""
     return {key.removeprefix("head/"): one["status"] for key, one in found.arms().items() if key.startswith("head/")}
 

@@ -26,28 +26,27 @@ from benchmarks.adopted.survey import (
 from benchmarks.coordinator.samples import failed_entry
 from benchmarks.trial_file import Status
 from benchmarks.worker.scripts.skipping import NotPlain, blank
-from tests.benchmarks.adopted.conftest import Adopted
 from tests.kit import mostly_nightly
 
 
-def closure(case: str, expected_s: float = 1e-3, at_s: float = 0.0, **more: object) -> SeenClosure:
+def closure(case, expected_s=1e-3, at_s=0.0, **more):
     backend, _, name = case.rpartition("/")
     return SeenClosure(backend or "script", name, "do_bench", at_s, expected_s=expected_s, **more)  # type: ignore[arg-type]
 
 
-def survey(of_base: str, of_head: str, **ends: ScriptEnd) -> Survey:
+def survey(of_base, of_head, **ends):
     """Sides whose closures are letters."""
     letters = {"base": of_base, "head": of_head}
     sides = {role: SideSurvey(tuple(map(closure, own)), ends.get(role, ScriptEnd())) for role, own in letters.items()}
     return Survey("digest", sides)
 
 
-def alike(closures: tuple[SeenClosure, ...]) -> Survey:
+def alike(closures):
     """Sides that have the same."""
     return Survey("d", dict.fromkeys(("base", "head"), SideSurvey(closures, ScriptEnd())))
 
 
-def longest_common(one: str, other: str) -> int:
+def longest_common(one, other):
     """The oracle: the longest subsequence of one that the other has too, by trying all."""
     for length in range(len(one), 0, -1):
         for kept_ in itertools.combinations(one, length):
@@ -278,7 +277,7 @@ def run_all(made, calls, sizes):
 def changed(adopt):
     """A run in which head's own function is written in another way."""
 
-    def run(script: str, *options: str, helper: str = HELPER) -> Adopted:
+    def run(script, *options, helper=HELPER):
         files = {"bench/helper.py": helper}
         slower = "def double(x):\n    return 2 * x\n"
         return adopt(script, *options, base=files, head={**files, "mylib/__init__.py": slower}, every=False)
@@ -323,7 +322,7 @@ def test_a_script_that_needs_such_a_call_gets_it(changed, how):
     assert found.printed().count("built") == 6
 
 
-def seen_at(key: str, at_s: float, *calls: str) -> SeenClosure:
+def seen_at(key, at_s, *calls):
     return SeenClosure("a", key, at_s=at_s, took_s=1.0, calls=calls)
 
 

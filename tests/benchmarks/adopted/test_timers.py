@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import random
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -19,19 +17,19 @@ from benchmarks.coordinator.ranks import Failure, StepFailed
 from benchmarks.plan import Protocol
 from benchmarks.trial_file import Status
 from benchmarks.worker.scripts import timers
-from benchmarks.worker.scripts.interception import TimerCall, Timing
+from benchmarks.worker.scripts.interception import Timing
 
 
 class Taking:
     """An interceptor that calls each closure twice and says 2 and 4 ms."""
 
-    def __init__(self) -> None:
-        self.seen: list[TimerCall] = []
+    def __init__(self):
+        self.seen = []
 
-    def wants(self, frame: Any) -> bool:
+    def wants(self, frame):
         return True
 
-    def time(self, call: TimerCall, frame: Any) -> Timing:
+    def time(self, call, frame):
         self.seen.append(call)
         call.call()
         return Timing([2e-3, 4e-3], call.call())
@@ -148,16 +146,16 @@ AGREE = {"compared": True, "right": True, "why": "", "norm": 0.0, "peak": 0.0}
 class AnsweringSide:
     """A side that waits at a timer.  answers: by step, over those of a side in which all is well."""
 
-    def __init__(self, **answers: Any) -> None:
-        self.asked: list[str] = []
+    def __init__(self, **answers):
+        self.asked = []
         own = {"examine": FACTS, "compare": AGREE, "check_after": AGREE, "bundle": "", "drop": None}
         self.answers = {**own, "keep_outputs": {"outputs": 1}, **answers}
 
-    def post(self, step: str, limit_s: float, op: str, **fields: Any) -> None:
+    def post(self, step, limit_s, op, **fields):
         self.asked.append(op)
         self.fields = fields
 
-    def collect(self) -> list[Any]:
+    def collect(self):
         answer = self.answers.get(self.asked[-1])
         if isinstance(answer, Failure):
             raise StepFailed(answer)
@@ -168,12 +166,12 @@ class AnsweringSide:
         order = self.fields["order"]
         return [{"seconds": [1e-5] * len(order), "busy_s": 1.0, "starved": dict.fromkeys(order, 0), "spot": None}]
 
-    def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
+    def ask(self, step, limit_s, op, **fields):
         self.post(step, limit_s, op, **fields)
         return self.collect()
 
 
-def run_case(base: AnsweringSide, head: AnsweringSide) -> tuple[ScriptCase, Mapping[str, Any]]:
+def run_case(base, head):
     pools = SimpleNamespace(pools={"base": base, "head": head}, lost={}, quiet=Quiet(), flush_s=0.0)
     pools.ready = lambda roles: None
     protocol = Protocol(rounds=5, deadline_s=10.0, warm_up=WARM_UP)

@@ -17,10 +17,10 @@ pytestmark = pytest.mark.slow  # imports Triton
 class Kernel:
     """Stands for a kernel of Triton.  ms: by BLOCK.  src: its text.  launched: what ran."""
 
-    def __init__(self, ms: dict[int, float], src: str) -> None:
+    def __init__(self, ms, src):
         self.ms, self.src, self.launched = ms, src, list[int]()
 
-    def run(self, *args: Any, BLOCK: int, **kwargs: Any) -> None:
+    def run(self, *args, BLOCK, **kwargs):
         from triton.runtime.errors import OutOfResources
 
         if self.ms[BLOCK] < 0:
@@ -41,7 +41,7 @@ def make(tmp_path, monkeypatch):
 
     prune, bench = autotuner.Autotuner.prune_configs, autotuner.Autotuner._bench
 
-    def made(role: str, ms: dict[int, float], measures: bool = True, src: str = "def named(): ...") -> Any:
+    def made(role, ms, measures=True, src="def named(): ..."):
         autotuner.Autotuner.prune_configs, autotuner.Autotuner._bench = prune, bench
         tuning = Tuning(str(tmp_path / "tuned"), role, False)
         tuning.of_triton(autotuner)
@@ -49,11 +49,11 @@ def make(tmp_path, monkeypatch):
             entered.enter_context(tuning.measuring())
         kernel = Kernel(ms, src)
 
-        def do_bench(call: Callable[[], None], quantiles: Any) -> list[float]:
+        def do_bench(call, quantiles):
             call()
             return [kernel.ms[kernel.launched[-1]]] * 3
 
-        def named() -> None: ...
+        def named(): ...
 
         kernel.fn = named  # type: ignore[attr-defined]
         configs = [autotuner.Config({"BLOCK": one}) for one in ms]
@@ -70,7 +70,7 @@ class Buffer:
 
     dtype, cleared = "fp32", 0
 
-    def zero_(self) -> None:
+    def zero_(self):
         self.cleared += 1
 
 
@@ -101,13 +101,13 @@ def test_what_was_chosen_without_times_is_chosen_again_where_a_closure_is_timed(
 @pytest.mark.parametrize(("surveys", "left"), [(True, ["first"]), (False, ["second"])])
 def test_a_survey_takes_the_first_configuration_of_inductors_kernels(surveys, left):
     class CachingAutotuner:
-        def __init__(self) -> None:
+        def __init__(self):
             self.launchers = ["first", "second"]
 
-        def autotune_to_one_config(self, *_: Any, **__: Any) -> None:
+        def autotune_to_one_config(self, *_, **__):
             self.launchers = self.launchers[1:]
 
-        def coordinate_descent_tuning(self, launcher: str, *_: Any, **__: Any) -> str:
+        def coordinate_descent_tuning(self, launcher, *_, **__):
             return f"better than {launcher}"
 
     Tuning("", "base", surveys).of_inductor(SimpleNamespace(CachingAutotuner=CachingAutotuner))
@@ -157,9 +157,9 @@ def test_the_fastest_is_chosen_where_the_other_side_has_none():
 
 def test_a_kernel_that_names_no_timer_is_measured_shortly(make, monkeypatch):
     _, tuner, kernel = make("base", {16: 3.0, 32: 1.0})
-    asked: list[dict[str, int]] = []
+    asked = []
 
-    def benchmarker(call: Callable[[], None], quantiles: Any, **how: int) -> list[float]:
+    def benchmarker(call, quantiles, **how):
         asked.append(how)
         call()
         return [kernel.ms[kernel.launched[-1]]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import triton
@@ -21,7 +20,7 @@ from tests.kernels.test_compiled import fitting
 from tests.kit import mostly_nightly
 
 
-def litmus_rows(folder: Path, fault: str, world: int = 2) -> dict[str, dict]:
+def litmus_rows(folder, fault, world=2):
     """Rows of the litmus test by name, with that many ranks in Triton's interpreter."""
     (folder / "heap").mkdir()
     said = run_ranks(
@@ -101,14 +100,14 @@ def nowhere(pointer, from_base, to_base, ALIGN: tl.constexpr = 16):
     return pointer
 
 
-def litmus_right(rank: int, world: int, directory: str) -> None:
+def litmus_right(rank, world, directory):
     """As it is."""
     folder = Path(directory)
     place = RankPlace(rank, world, "cpu", str(folder / "store"), str(folder / "heap"))
     print(json.dumps(probes.fences(place, SMALL_PLANS)))
 
 
-def litmus_lost(rank: int, world: int, directory: str) -> None:
+def litmus_lost(rank, world, directory):
     """The stores go nowhere."""
     link_device.translate = nowhere
     litmus_right(rank, world, directory)
@@ -117,7 +116,7 @@ def litmus_lost(rank: int, world: int, directory: str) -> None:
 # In a process per architecture: the kernels of `fences` compiled, no GPU.
 
 
-def litmus_compiled(arch: str, world: int) -> Any:
+def litmus_compiled(arch, world):
     arguments = dict.fromkeys(("data", "signals", "wrong"), ("*i32", (1024,)))
     arguments |= {"bases": ("*i64", (world,)), "rank": 3, "rounds": 16}
     fixed = {"PROGRAMS": MANY.programs, "BLOCK": MANY.block, "WORLD": world, "LANES": max(2, world)}
@@ -125,7 +124,7 @@ def litmus_compiled(arch: str, world: int) -> Any:
     return fitting(Compilation("litmus", link_device.litmus, arguments, fixed, {"num_warps": 4}), arch, world)
 
 
-def litmus_kernels(arch: str) -> None:
+def litmus_kernels(arch):
     """Stores of data are 16 bytes wide, nothing spills, and on AMD the test drains before it raises a flag."""
     for world in (2, 8):
         assert litmus_compiled(arch, world)[1]["store_widths"]["16"] >= 1

@@ -21,14 +21,14 @@ from benchmarks.plan import PlannedArm, PlannedCase
 from tests.kit import ROOT, until
 
 
-def result_of(step: str, deadline_s: float = 60.0, checkout: Path = ROOT) -> dict:
+def result_of(step, deadline_s=60.0, checkout=ROOT):
     """The result of one step, run on this machine."""
     with Bringup(Checkout("head", checkout), lambda event: None) as bringup:
         [result] = bringup.run(step, deadline_s)
     return result
 
 
-def row_of(result: dict) -> tuple[str, str, str]:
+def row_of(result):
     [row] = result["rows"]
     return row["status"], row["text"], row["next_step"]
 
@@ -59,7 +59,7 @@ def test_two_ranks_have_a_heap_on_any_machine():
 def dying(monkeypatch, tmp_path):
     """dying("source"): one of two ranks executes it when it loads torch.distributed; the other waits for it."""
 
-    def make(source: str) -> None:
+    def make(source):
         monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "dying"))
         monkeypatch.setenv("DYING_ONCE", str(tmp_path / "first"))
         monkeypatch.setenv("DYING_SOURCE", source)
@@ -152,7 +152,7 @@ def _signals():
         signal.signal(number, handler)
 
 
-def bring_up(folder: Path, *options: str) -> tuple[int, dict]:
+def bring_up(folder, *options):
     """Exit code and report of a bring-up of this checkout."""
     files = ["--out", str(folder / "report.json"), "--tree", str(ROOT)]
     code = __main__.main([*files, *options])
@@ -165,7 +165,7 @@ def test_what_does_not_exist_is_refused_with_what_does(tmp_path, capsys):
     assert re.search("invalid choice: 'heaps' .choose from '?heap'?, '?fences'?, '?rccl", capsys.readouterr().err)
 
 
-def exit_code(options: list[str]) -> int:
+def exit_code(options):
     try:
         return __main__.main(options)
     except SystemExit as left:
@@ -215,11 +215,11 @@ def test_a_step_that_fails_is_exit_code_1(dying, tmp_path):
 # Which cases the backends are tried in, and what is said of them.
 
 
-def case(name: str, world: int = 1, arms: tuple[str, ...] = ("ours",), skip: str = "") -> PlannedCase:
+def case(name, world=1, arms=("ours",), skip=""):
     return PlannedCase(name, world, tuple(PlannedArm("head", arm) for arm in arms), "events", 1, 1, 0, skip)
 
 
-def cost(flops: int, hbm_bytes: int) -> dict[str, int]:
+def cost(flops, hbm_bytes):
     return {"flops": flops, "hbm_bytes": hbm_bytes, "link_bytes": 0, "payload_bytes": 0}
 
 
@@ -229,7 +229,7 @@ def test_the_smallest_case_of_the_most_ranks_is_tried():
     assert __main__.smallest(cases, costs).name == "w4_small"
 
 
-def arm(status: str, why: str = "", **more) -> dict:
+def arm(status, why="", **more):
     return {"status": status, "why": why, **more}
 
 
@@ -268,7 +268,7 @@ def stand_in(tmp_path, monkeypatch):
     folder = tmp_path / "site"
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
-    def make(name: str, source: str) -> None:
+    def make(name, source):
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text(source)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from tests.kit import ROOT
 PATIENCE_S = 30.0
 
 
-def case(name: str, *arms: str, skip: str = "") -> PlannedCase:
+def case(name, *arms, skip=""):
     planned = tuple(PlannedArm(*arm.split("/")) for arm in arms)
     return PlannedCase(name, 1, planned, "graph", skip=skip)
 
@@ -26,21 +25,21 @@ def case(name: str, *arms: str, skip: str = "") -> PlannedCase:
 class Compilers:
     """Stand-ins for the processes: each launch of a backend needs as many compilations as its name says."""
 
-    def __init__(self) -> None:
-        self.told: list[tuple[str, ...]] = []
-        self.running: list[str] = []
+    def __init__(self):
+        self.told = []
+        self.running = []
         self.go, self.fails = threading.Event(), ""
         self.go.set()
 
-    def start(self, role: str, quiet: Quiet) -> Compilers.Process:
+    def start(self, role, quiet):
         self.running.append(role)
         return self.Process(self, role, quiet)
 
     class Process:
-        def __init__(self, compilers: Compilers, role: str, quiet: Quiet) -> None:
+        def __init__(self, compilers, role, quiet):
             self.compilers, self.role, self.quiet = compilers, role, quiet
 
-        def ask(self, op: str, **fields: Any) -> Any:
+        def ask(self, op, **fields):
             while not self.compilers.go.wait(0.01):
                 self.quiet.refuse()
             if op == "launches":
@@ -52,7 +51,7 @@ class Compilers:
                 raise OSError("no process left")
             return {"filled": 1, "failed": 0}
 
-        def close(self) -> None:
+        def close(self):
             self.compilers.running.remove(self.role)
 
 
@@ -98,7 +97,7 @@ def test_who_waits_for_a_compiler_lets_others_be_timed(compilers, one_process):
     compilers.go.clear()
     one_process.add("gemm", {"head": "kernels.gemm"}, [case("small", "head/1")])
 
-    def times() -> None:
+    def times():
         with quiet.lane(lambda: 0), quiet.alone():
             timed.set()
 

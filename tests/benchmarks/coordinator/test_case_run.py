@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 import torch
@@ -26,21 +25,21 @@ toy = Kernel("toy", cases=[Case("c", tier="pr", dtype="fp32", n=16)], tolerance=
 
 
 @toy.inputs
-def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
+def inputs(case, seed):
     return {"x": torch.randn(case.n)}
 
 
 @toy.cost
-def cost(case: Case) -> Cost:
+def cost(case):
     return Cost()
 
 
 @toy.reference
-def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+def reference(case, inputs):
     return inputs["x"] * 2
 
 
-def doubling(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+def doubling(case, inputs):
     out = torch.empty_like(inputs["x"])
     return lambda: torch.mul(inputs["x"], 2, out=out)
 
@@ -50,10 +49,10 @@ toy.baseline("library")(doubling)
 
 
 @toy.backend("slow")
-def slow(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+def slow(case, inputs):
     call = doubling(case, inputs)
 
-    def late() -> torch.Tensor:
+    def late():
         time.sleep(case_run.SAMPLE_S)
         return call()
 
@@ -61,11 +60,11 @@ def slow(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
 
 
 @toy.backend("waits_for_peers")
-def waits_for_peers(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+def waits_for_peers(case, inputs):
     """Slow while other processes have the device in turn."""
     call = doubling(case, inputs)
 
-    def in_turn() -> torch.Tensor:
+    def in_turn():
         time.sleep(0 if LocalPools.quiet._timing else case_run.SAMPLE_S)
         return call()
 
@@ -73,10 +72,10 @@ def waits_for_peers(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[],
 
 
 @toy.backend("stubborn")
-def stubborn(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+def stubborn(case, inputs):
     call = doubling(case, inputs)
 
-    def checked() -> torch.Tensor:
+    def checked():
         if SimulatedGraph.capturing:
             raise RuntimeError("operation not permitted when stream is capturing\nDevice-side assertions are off.")
         return call()
@@ -85,20 +84,20 @@ def stubborn(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.
 
 
 @toy.backend("forgetful")
-def forgetful(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+def forgetful(case, inputs):
     """Right when called, but writes nothing when it is replayed: as a graph of a call that decides on the host."""
     out, replaying = torch.empty_like(inputs["x"]), SimulatedGraph
     return lambda: out if replaying.replaying else torch.mul(inputs["x"], 2, out=out)
 
 
 @toy.backend("copies_the_first")
-def copies_the_first(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+def copies_the_first(case, inputs):
     """Computes for the first copy of the inputs and gives that result for all."""
     out, first = torch.empty_like(inputs["x"]), FIRST.setdefault("x", inputs["x"])
     return lambda: torch.mul(first, 2, out=out)
 
 
-FIRST: dict[str, torch.Tensor] = {}
+FIRST = {}
 
 
 class SimulatedGraph:
@@ -106,17 +105,17 @@ class SimulatedGraph:
 
     capturing = replaying = False
 
-    def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
+    def __init__(self, calls):
         self._calls = calls
 
-    def replay(self) -> None:
+    def replay(self):
         SimulatedGraph.replaying = True
         for call in self._calls:
             call()
         SimulatedGraph.replaying = False
 
 
-def simulated_capture(calls: Sequence[Callable[[], Any]]) -> tuple[SimulatedGraph, list[Any]]:
+def simulated_capture(calls):
     SimulatedGraph.capturing = True
     try:
         return SimulatedGraph(calls), [call() for call in calls]
@@ -127,20 +126,20 @@ def simulated_capture(calls: Sequence[Callable[[], Any]]) -> tuple[SimulatedGrap
 class LocalPool:
     """One rank in this process."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.alive = True
         self._service = Service(".", None)
         self._service._kernel, self._service._backends, self._service._place = toy, toy.backends, Place()
         self._service._bench_of, self._service._torch = arms.CaseBench, torch
         self._service._clock, self._service._numerics = clocks.HostClock(0, None), arms.harness_numerics()
-        self._request: tuple[str, dict[str, Any]] | None = None
+        self._request = None
 
         self._service.do_ran = lambda tops: {}
 
-    def post(self, step: str, limit_s: float, op: str, **fields: Any) -> None:
+    def post(self, step, limit_s, op, **fields):
         self._request = op, fields
 
-    def collect(self) -> list[Any]:
+    def collect(self):
         op, fields = self._request
         try:
             return [self._service.perform(op, fields)]
@@ -150,12 +149,12 @@ class LocalPool:
                 Failure(answer["status"], answer["why"], answer["detail"], True, answer["spoiled"])
             ) from error
 
-    def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
+    def ask(self, step, limit_s, op, **fields):
         assert self.alive
         self.post(step, limit_s, op, **fields)
         return self.collect()
 
-    def kill(self) -> None:
+    def kill(self):
         self.alive = False
 
 
@@ -166,16 +165,16 @@ class LocalPools(SimpleNamespace):
 
     strayed: ClassVar[dict[str, str]] = {}
 
-    def tops(self, role: str) -> list[str]:
+    def tops(self, role):
         return []
 
-    def look_at(self, role: str, answers: list[Any]) -> None:
+    def look_at(self, role, answers):
         assert answers == [{}]
 
-    def compiled(self, case: str) -> None:
+    def compiled(self, case):
         pass
 
-    def ready(self, roles: Iterable[str]) -> None:
+    def ready(self, roles):
         for role in roles:
             if role not in self.pools or not self.pools[role].alive:
                 self.pools[role] = LocalPool()
@@ -186,7 +185,7 @@ class LocalPools(SimpleNamespace):
 def run_case(monkeypatch):
     monkeypatch.setattr(clocks, "capture", simulated_capture)
 
-    def run(*backends: str, copies: int = 4, calls: int = 4, world: int = 1) -> tuple[dict[str, Any], LocalPools]:
+    def run(*backends, copies=4, calls=4, world=1):
         planned = tuple(PlannedArm("head", name) for name in backends)
         case = PlannedCase("c", world, planned, "graph", copies, calls)
         setting = SimpleNamespace(gpu=True)
@@ -249,12 +248,12 @@ def test_a_capture_that_fails_leaves_the_stream_as_it_was(monkeypatch):
     class Graph:
         """As torch.cuda.graph: its stream stays the current one if the end of the capture raises."""
 
-        def __init__(self, graph: Any, capture_error_mode: str) -> None:
+        def __init__(self, graph, capture_error_mode):
             streams.append("capturing")
 
-        def __enter__(self) -> None: ...
+        def __enter__(self): ...
 
-        def __exit__(self, *raised: object) -> None:
+        def __exit__(self, *raised):
             raise RuntimeError("operation failed due to a previous error during capture")
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
@@ -282,9 +281,9 @@ ANCHOR = PlannedArm("head", "good")
 POINTS = tuple(PlannedArm("head", "good", point=name) for name in ("p1", "p2", "p3"))
 
 
-def measured(monkeypatch: pytest.MonkeyPatch, hashes: dict[str, str], *arms: PlannedArm) -> tuple[dict[str, Any], list]:
+def measured(monkeypatch, hashes, *arms):
     """The entry of a case whose arms trace to these hashes, and the labels in the order in which they were timed."""
-    timed: list[str] = []
+    timed = []
     samples = CaseBench.samples
     monkeypatch.setattr(CaseBench, "trace", lambda self, label: hashes[label])
     monkeypatch.setattr(
@@ -313,7 +312,7 @@ def test_it_carries_the_samples_of_that_arm_and_was_checked_itself(monkeypatch):
 def test_it_fails_where_that_arm_fails_after_timing(monkeypatch):
     check, checked = CaseBench.check, []
 
-    def second_is_wrong(self: CaseBench, label: str) -> dict[str, Any]:
+    def second_is_wrong(self, label):
         checked.append(label)
         if label == "good@p1" and checked.count(label) > 1:
             raise_wrong()
@@ -326,7 +325,7 @@ def test_it_fails_where_that_arm_fails_after_timing(monkeypatch):
     assert arms["head/good"]["status"] == "ok"
 
 
-def raise_wrong() -> None:
+def raise_wrong():
     from benchmarks.worker.failures import Refused
 
     raise Refused("wrong", "a race")
@@ -334,7 +333,7 @@ def raise_wrong() -> None:
 
 @pytest.mark.slow
 def test_a_batch_that_keeps_its_inputs_makes_them_once(monkeypatch):
-    made: list[str] = []
+    made = []
     init = CaseBench.__init__
     monkeypatch.setattr(CaseBench, "__init__", lambda self, *rest: made.append("inputs") or init(self, *rest))
     workers = LocalPools(pools={}, lost={}, starts=0)

@@ -61,7 +61,7 @@ def test_only_a_name_that_no_checkout_declares_is_refused(tmp_path):
         (tmp_path / role / "kernels").mkdir(parents=True)
         (tmp_path / role / "kernels" / "one.py").write_text(IMPORT + f"k = Kernel('of_{role}')")
 
-    def asked(*names: str) -> None:
+    def asked(*names):
         refuse_unknown(names, [Checkout(role, tmp_path / role) for role in ("base", "head")])
 
     asked()

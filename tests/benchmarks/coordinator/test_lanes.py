@@ -7,9 +7,7 @@ import sys
 import threading
 import time
 import traceback
-from concurrent.futures import Future, ThreadPoolExecutor
-from types import FrameType
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -40,13 +38,13 @@ def others():
         yield executor
 
 
-def resting(future: Future[None]) -> bool:
+def resting(future):
     """Whether a thread waits in a lane, once it does that or has ended."""
     until(lambda: future.done() or _waits(future))
     return not future.done()
 
 
-def _waits(future: Future[None]) -> bool:
+def _waits(future):
     """Whether the thread that runs it is in Quiet._wait."""
     for frame in sys._current_frames().values():
         stack = [one for one, _ in traceback.walk_stack(frame)]
@@ -55,12 +53,12 @@ def _waits(future: Future[None]) -> bool:
     return False
 
 
-def _future_of(frame: FrameType) -> object:
+def _future_of(frame):
     """The future of the item of work that a frame of concurrent.futures runs."""
     return getattr(frame.f_locals.get("self"), "future", None)
 
 
-def times(quiet: Quiet, timed: threading.Event) -> None:
+def times(quiet, timed):
     with quiet.lane(lambda: 0), quiet.alone():
         timed.wait(PATIENCE_S)
 
@@ -69,14 +67,14 @@ def test_while_one_is_timed_no_other_does_anything(others):
     quiet, at_work, seen = Quiet(), [0], []
     lock = threading.Lock()
 
-    def works() -> None:
+    def works():
         with lock:
             at_work[0] += 1
         time.sleep(0.001)
         with lock:
             at_work[0] -= 1
 
-    def trial() -> None:
+    def trial():
         with quiet.lane(lambda: 0):
             for _ in range(20):
                 quiet.pause()
@@ -95,7 +93,7 @@ def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others,
     monkeypatch.setattr(lanes, "PATIENCE_S", 0.2)
     quiet, request, timed, paused = Quiet(), threading.Event(), threading.Event(), []
 
-    def prepares() -> None:
+    def prepares():
         with quiet.lane(lambda: 0):
             quiet.pause()
             paused.append("before anybody wanted to be timed")
@@ -125,7 +123,7 @@ def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others,
 def test_what_finds_no_room_waits_and_what_comes_later_does_not_go_first(others, needs):
     quiet, order = Quiet(room=100), []
 
-    def enters(name: str, wanted: float) -> None:
+    def enters(name, wanted):
         with quiet.lane(lambda: wanted) as lane:
             order.append((name, lane.beside))
 
@@ -145,11 +143,11 @@ def test_what_finds_no_room_waits_and_what_comes_later_does_not_go_first(others,
 def test_stopping_ends_every_wait_and_every_next_request(others):
     quiet = Quiet(room=100)
 
-    def waits_for_room() -> None:
+    def waits_for_room():
         with quiet.lane(lambda: BY_ITSELF):
             pass
 
-    def wants_to_be_timed() -> None:
+    def wants_to_be_timed():
         with quiet.lane(lambda: 0), quiet.alone():
             pass
 
@@ -172,10 +170,10 @@ def test_stopping_ends_every_wait_and_every_next_request(others):
 
 
 class Clock:
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 100.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
@@ -184,13 +182,13 @@ def clock():
     return Clock()
 
 
-def spend(ledger: SecondsLedger, clock: Clock, op: str, seconds: float, **fields: object) -> None:
+def spend(ledger, clock, op, seconds, **fields):
     ledger.sent("pool", op, fields)
     clock.now += seconds
     ledger.answered("pool")
 
 
-def opened(clock: Clock) -> SecondsLedger:
+def opened(clock):
     ledger = SecondsLedger(clock)
     ledger.open()
     return ledger
@@ -254,16 +252,16 @@ def three_lanes(monkeypatch):
 class Requests:
     """Every request to measuring processes: (trial's thread, op, begin, end)."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seen: list[tuple[int, str, float, float]] = []
-        begun: dict[Any, tuple[int, str, float]] = {}
+    def __init__(self, monkeypatch):
+        self.seen = []
+        begun = {}
         post, collect = ranks.WorkerPool.post, ranks.WorkerPool.collect
 
-        def posts(pool: Any, step: str, limit_s: float, op: str, *rest: Any, **fields: Any) -> None:
+        def posts(pool, step, limit_s, op, *rest, **fields):
             begun[pool] = threading.get_ident(), op, time.monotonic()
             post(pool, step, limit_s, op, *rest, **fields)
 
-        def collects(pool: Any) -> list[Any]:
+        def collects(pool):
             try:
                 return collect(pool)
             finally:
@@ -272,7 +270,7 @@ class Requests:
         monkeypatch.setattr(ranks.WorkerPool, "post", posts)
         monkeypatch.setattr(ranks.WorkerPool, "collect", collects)
 
-    def beside(self, ops: tuple[str, ...]) -> list[tuple[str, str]]:
+    def beside(self, ops):
         """Pairs of requests of different trials at the same time, the first of them one of `ops`."""
         return [
             (one, other)
@@ -326,7 +324,7 @@ def test_what_chooses_by_times_does_so_with_nothing_else_at_work(toy_tree, toy_l
 def test_what_one_raises_ends_the_others():
     quiet, stopped = Quiet(), []
 
-    def works() -> dict[str, Any]:
+    def works():
         try:
             with quiet.lane(lambda: 0):
                 while True:
@@ -336,7 +334,7 @@ def test_what_one_raises_ends_the_others():
             stopped.append(type(error).__name__)
             raise
 
-    def fails() -> dict[str, Any]:
+    def fails():
         raise OSError("no disk")
 
     with pytest.raises(OSError, match="no disk"):
@@ -345,7 +343,7 @@ def test_what_one_raises_ends_the_others():
     assert set(stopped) == {"Stopped"}
 
 
-def needing(**arm: Any) -> tuple[PlannedCase, ...]:
+def needing(**arm):
     """A case of 10 bytes whose only arm has these fields."""
     return (PlannedCase("c", 1, (PlannedArm("head", "a", **arm),), "graph", memory_bytes=10),)
 
@@ -354,7 +352,7 @@ def test_what_would_keep_others_waiting_has_no_other_beside_it():
     """A library that compiles itself at its first use, as long as it has not; ranks that choose their heap's home."""
     quiet, beside = Quiet(room=100), {}
 
-    def trial(one: PlannedTrial) -> dict[str, Any]:
+    def trial(one):
         [lane] = [lane for lane in quiet._lanes if lane.needs != 1]
         beside[one.kernel, one.number] = lane.needs
         return {"ahead_s": 0.0, "duration_s": 0.0, "kernel": one.kernel}
@@ -368,7 +366,7 @@ def test_what_would_keep_others_waiting_has_no_other_beside_it():
         PlannedTrial("skipped", 0, (PlannedCase("w2", 2, (), "graph", skip="one GPU", memory_bytes=10),)),
     ]
 
-    def undecided(one: PlannedTrial) -> bool:
+    def undecided(one):
         return one.kernel == "ranks" and ("ranks", 0) not in beside and ("ranks", 1) not in beside
 
     lanes_of = SideBySide(quiet, {}, lambda line: True, lambda seconds: None, undecided)
@@ -385,9 +383,9 @@ def test_what_would_keep_others_waiting_has_no_other_beside_it():
 
 def test_a_line_that_is_not_sound_is_measured_again_by_itself_and_its_seconds_are_told():
     quiet, lost, alone, hung, both = Quiet(room=100), [], [], [], threading.Barrier(2)
-    known: dict[str, Any] = {"bad": {("c", "head/a"): "hung before"}}
+    known = {"bad": {("c", "head/a"): "hung before"}}
 
-    def trial(one: PlannedTrial) -> dict[str, Any]:
+    def trial(one):
         again = bool(alone)
         if not again:
             both.wait(30.0)

@@ -17,14 +17,14 @@ from benchmarks.coordinator.trial import measure
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 
 
-def case(name: str) -> PlannedCase:
+def case(name):
     return PlannedCase(name, 1, (), "clock")
 
 
 PLANS = {"gemm": [case("m1"), case("m16")], "gather": [case("w2")]}
 
 
-def turns(*orders: MeasureOrder) -> list[tuple[str, int, list[str]]]:
+def turns(*orders):
     return [(one.kernel, one.number, [case.name for case in one.cases]) for one in in_turns(orders, PLANS)]
 
 
@@ -108,7 +108,7 @@ def tree(tmp_path, monkeypatch):
     return tmp_path / "tree"
 
 
-def sources_of(tree: Path) -> Sources:
+def sources_of(tree):
     return Sources(lambda: kernel_files([Checkout("head", tree)]), ["python"])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,7 @@ from kernels import hardware
 from kernels.spec import Cost
 
 
-def noisy(count: int, level: float = 1e-3, spread: float = 0.01, seed: int = 0) -> list[float]:
+def noisy(count, level=1e-3, spread=0.01, seed=0):
     draw = random.Random(seed)
     return [level * (1 + draw.gauss(0, spread)) for _ in range(count)]
 
@@ -53,14 +52,14 @@ def test_any_row_of_samples_can_be_looked_at(row):
 # An arm that runs other machine code than before is named; another knob, or no digest, is no change.
 
 
-def looked(seen: CodesSeen, kernel: str, **arms: Any) -> list[str]:
+def looked(seen, kernel, **arms):
     """The warnings of a trial of one case."""
-    entry: dict[str, Any] = {"arms": arms, "warnings": []}
+    entry = {"arms": arms, "warnings": []}
     seen.look(kernel, {"small": entry})
     return entry["warnings"]
 
 
-def arm(code: str | None, **knobs: int) -> dict[str, Any]:
+def arm(code, **knobs):
     return {"status": "ok", "code_hash": code, "knobs": knobs}
 
 

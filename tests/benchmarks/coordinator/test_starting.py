@@ -37,16 +37,16 @@ def light(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "light"))
 
 
-def pool(folder: Path, world: int = 1, **variables: str) -> WorkerPool:
+def pool(folder, world=1, **variables):
     return WorkerPool("head", sys.executable, folder, world, folder, variables)
 
 
-def way(workers: WorkerPool) -> str:
+def way(workers):
     """How the server of a process starts processes."""
     return workers.workers[0].process._server.way
 
 
-def seen(tree: Path, **variables: str) -> dict:
+def seen(tree, **variables):
     """What a measuring process says of its environment."""
     workers = pool(tree, **variables)
     try:

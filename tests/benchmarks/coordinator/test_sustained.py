@@ -19,11 +19,11 @@ from benchmarks.shapes import Unfit
 from tests.benchmarks.test_sampling_plan import H200, declaration
 
 
-def spread(counts: Counter, keys: list) -> int:
+def spread(counts, keys):
     return max(counts[key] for key in keys) - min(counts[key] for key in keys)
 
 
-def neighbours(rounds: list[list[str]]) -> tuple[int, int]:
+def neighbours(rounds):
     """By how much the most frequent follower and place exceed the rarest, counted one by one."""
     flat = [arm for those in rounds for arm in those]
     arms = sorted(set(flat))
@@ -55,11 +55,11 @@ class MadeDevice:
     cold_s: seconds of a call of each arm on a cold device.  hot: share by which it is slower at its settled power.
     """
 
-    def __init__(self, cold_s: dict[str, float], hot: float) -> None:
+    def __init__(self, cold_s, hot):
         self.cold_s, self.hot, self.heat, self.now_s = cold_s, hot, 0.0, 0.0
-        self.asked: list[tuple[str, int]] = []
+        self.asked = []
 
-    def burst(self, arm: str, launches: int):
+    def burst(self, arm, launches):
         self.asked.append((arm, launches))
         halves, spent = [], 0.0
         for _ in range(2):
@@ -72,7 +72,7 @@ class MadeDevice:
         return [{"seconds": halves[1], "busy_s": spent, "starved": 0, "parts": 32}]
 
 
-def bursts(device: MadeDevice, burst_s: float = 0.3) -> BurstRounds:
+def bursts(device, burst_s=0.3):
     return BurstRounds(device.burst, burst_s, random.Random(0))
 
 

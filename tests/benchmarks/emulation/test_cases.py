@@ -16,7 +16,7 @@ from benchmarks import trial_file
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.emulation import cases
 from benchmarks.emulation import verify as emulated
-from benchmarks.emulation.launch import FIRST_ADDRESS, GAP, Execution, execute
+from benchmarks.emulation.launch import FIRST_ADDRESS, GAP, execute
 from benchmarks.emulation.watching import LastWrite, Trace, source_line
 from benchmarks.plan import UsageError
 from ci.__main__ import main
@@ -175,7 +175,7 @@ def test_what_is_right_is_kept_and_not_executed_again(tmp_path):
 @pytest.mark.nightly
 def test_registers_that_were_spilled_come_back(small):
     chosen = [one for one in small if one.operator == "grouped_gemm_dgrad" and one.case.N % 128 and one.knobs]
-    done: list[Execution] = []
+    done = []
     for one in chosen:
         large = dataclasses.replace(one, knobs={**one.knobs, "block_m": 256, "block_n": 256, "block_k": 64})
         cases.execute(grouped_gemm_dgrad, large, done.append)

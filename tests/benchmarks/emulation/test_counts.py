@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -178,7 +177,7 @@ def test_the_busiest_unit_bounds_the_share_of_the_roofline():
     assert bound(cycles, mi355x, 0.25) == {"percent": 50.0, "unit": "LDS"}, "twice the banks"
 
 
-def added(sampled: bool, count: int = 100) -> tuple[Any, Any]:
+def added(sampled, count=100):
     """A sum in blocks of 256, all of them alike, and what of it was computed."""
     code = read(kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (256,)).asm["hsaco"])
     x, memory = np.ones((3, 256 * count), np.float32), Memory()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,20 +19,20 @@ from tests.benchmarks.emulation.test_instructions import encoded
 VGPR, END = 256, (0xBF810000).to_bytes(4, "little")
 
 
-def waited(vm: int = 63, lgkm: int = 15) -> bytes:
+def waited(vm=63, lgkm=15):
     """S_WAITCNT for no more than these to be outstanding."""
     return (0xBF8C0000 | vm & 15 | vm >> 4 << 14 | 7 << 4 | lgkm << 8).to_bytes(4, "little")
 
 
-def load(register: int) -> bytes:
+def load(register):
     return bytes(encoded("GLOBAL", "GLOBAL_LOAD_DWORD", addr=VGPR, saddr=14, vdst=VGPR + register).to_bytes())
 
 
-def read_lds(register: int) -> bytes:
+def read_lds(register):
     return bytes(encoded("DS", "DS_READ_B32", addr=VGPR, vdst=VGPR + register).to_bytes())
 
 
-def used(register: int) -> bytes:
+def used(register):
     return bytes(encoded("VOP1", "V_MOV_B32_E32", vdst=VGPR + 200, src0=VGPR + register).to_bytes())
 
 
@@ -45,17 +44,17 @@ ADDED = bytes.fromhex("0080 48dd 2629 7f00")
 """global_atomic_pk_add_bf16 v[38:39], v41, off, which gives nothing back: its field of a result is no register."""
 
 
-def scratch(register: int) -> bytes:
+def scratch(register):
     """Of an address without a vector register."""
     return bytes(encoded("SCRATCH", "SCRATCH_LOAD_DWORD", addr=VGPR, saddr=127, vdst=VGPR + register).to_bytes())
 
 
-def buffer(register: int) -> bytes:
+def buffer(register):
     """The same of a buffer."""
     return bytes(encoded("MUBUF", "BUFFER_LOAD_DWORD", vaddr=VGPR, soffset=128, vdata=VGPR + register).to_bytes())
 
 
-def early(*code: bytes) -> tuple[tuple[int, int], ...]:
+def early(*code):
     image, at, found = b"".join([*code, END]), 0, []
     while at < len(image):
         one = known(image, at, "gfx942")
@@ -91,11 +90,11 @@ def test_a_full_counter_holds_accesses_back_so_older_ones_are_complete(access, m
     assert early(access(1), *younger[1:], used(1)) == ((0, most),)
 
 
-def softmax_of(arch: str) -> Any:
+def softmax_of(arch):
     return read(kernels.compiled(kernels.softmax, arch, ("*fp32", "*fp32", "i32"), (512,)).asm["hsaco"])
 
 
-def launched(arch: str, change: Any, warps: int = 4) -> Any:
+def launched(arch, change, warps=4):
     """A softmax, whose waves exchange what they found through the LDS, after a change of its code."""
     code = softmax_of(arch)
     x, out, memory = np.ones((3, 496), np.float32), np.zeros((3, 496), np.float32), Memory()
@@ -105,7 +104,7 @@ def launched(arch: str, change: Any, warps: int = 4) -> Any:
     return launch(replace(code, image=change(code.image)), memory, arguments, (3, 1, 1), warps, 4096)
 
 
-def multiplied(change: Any) -> None:
+def multiplied(change):
     """A product by one wave, which loads from memory to the LDS, after a change of its code."""
     made = kernels.compiled(kernels.product, "gfx950", ("*fp16", "*fp16", "*fp32", "i32", "i32"), (64, 64, 32), warps=1)
     code = read(made.asm["hsaco"])
@@ -139,11 +138,11 @@ def test_what_a_wave_loads_to_the_lds_and_reads_before_its_wait():
         multiplied(lambda image: image.replace(waited(vm=0), NOTHING))
 
 
-def written(*instructions: tuple[str, str, dict[str, int]]) -> bytes:
+def written(*instructions):
     return b"".join(bytes(encoded(form, name, **fields).to_bytes()) for form, name, fields in instructions)
 
 
-def begun(*code: bytes) -> Any:
+def begun(*code):
     """A change by which the softmax is this code and ends."""
     at, text = softmax_of("gfx942").entry, b"".join([*code, END])
     return lambda image: image[:at] + text + image[at + len(text) :]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from benchmarks.emulation.code_object import OVERFLOW_BIT
 from benchmarks.emulation.operands import Unknown
-from benchmarks.emulation.waves import LANES, M0, MODE, Memory, Waves
+from benchmarks.emulation.waves import LANES, M0, MODE, Memory
 from tests.benchmarks.emulation.instructions import machine_of, one_wave
 
 BUFFER = 1 << 32
 
 
-def encoded(form: str, name: str, **fields: int) -> Any:
+def encoded(form, name, **fields):
     """An instruction by the numbers in its fields: vector registers are 256 and more."""
     from tinygrad.renderer.amd.dsl import OPERANDS, Reg
     from tinygrad.runtime.autogen.amd.cdna import ins
@@ -27,9 +25,7 @@ def encoded(form: str, name: str, **fields: int) -> Any:
     return getattr(ins, form)(op=op, **given)
 
 
-def run(
-    inst: Any, v: dict[int, Any], s: dict[int, int] | None = None, memory: Any = None, lds: Any = None, late: Any = None
-) -> Waves:
+def run(inst, v, s=None, memory=None, lds=None, late=None):
     """One wave after an instruction: v and s are registers before it; memory and lds change in place.
 
     late: gets what takes loaded bytes, which do not arrive.
@@ -55,7 +51,7 @@ def run(
 PLACES = np.arange(LANES) % 4
 
 
-def words(values: Any) -> dict[int, Any]:
+def words(values):
     """Values of the lanes as registers from v20 on."""
     raw = np.ascontiguousarray(values).view(np.uint32).reshape(LANES, -1)
     return {20 + index: raw[:, index] for index in range(raw.shape[1])}

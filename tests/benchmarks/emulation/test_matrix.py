@@ -38,7 +38,7 @@ CODES = {"FP8": 0, "BF8": 1, "FP6": 2, "BF6": 3, "FP4": 4}
 A, B, C, D = 10, 20, 64, 128
 
 
-def instructions() -> list[str]:
+def instructions():
     """Names of all V_MFMA of tinygrad's tables; F8F6F4 with the formats of A and B."""
     from tinygrad.runtime.autogen.amd.cdna import ins
 
@@ -47,7 +47,7 @@ def instructions() -> list[str]:
     return names + [f"V_MFMA_F32_{shape}_F8F6F4 {a} {b}" for shape in ("16X16X128", "32X32X64") for a, b in mixed]
 
 
-def registers(random: np.random.RandomState, kind: str, count: int) -> np.ndarray:
+def registers(random, kind, count):
     """Random values [registers, 64]: of floats of 16 bits and more around 1, of others all codes."""
     if kind in ("F32", "XF32"):
         return random.standard_normal((count, LANES)).astype(np.float32).view(np.uint32)
@@ -60,13 +60,13 @@ def registers(random: np.random.RandomState, kind: str, count: int) -> np.ndarra
     return random.randint(0, 1 << 32, (count, LANES), np.uint32)
 
 
-def as_lanes(words: np.ndarray) -> list[int]:
+def as_lanes(words):
     """Registers [registers, 64] of each lane as one number."""
     return [sum(int(word) << 32 * index for index, word in enumerate(words[:, lane])) for lane in range(LANES)]
 
 
 @functools.cache
-def run(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> np.ndarray:
+def run(name, arch, cbsz=0, abid=0):
     """Vector registers [512, 64] after one instruction."""
     from tinygrad.renderer.amd.dsl import Reg
     from tinygrad.runtime.autogen.amd.cdna import ins
@@ -111,7 +111,7 @@ def run(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> np.ndarray:
 
 
 @functools.cache
-def answers() -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def answers():
     """By instruction, every fifteenth element of the result: its place (64 * register + lane; of fp64, of pairs of
     registers), its value, and the sum of the sizes of all that is added up for it."""
     with np.load(Path(__file__).with_name("matrix.npz")) as written:
@@ -120,7 +120,7 @@ def answers() -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
         return dict(zip(written["cases"].tolist(), zip(*columns, strict=True), strict=True))
 
 
-def check(name: str, arch: str, cbsz: int = 0, abid: int = 0) -> None:
+def check(name, arch, cbsz=0, abid=0):
     places, wanted, sizes = answers()[f"{arch} {name}" + (f" cbsz={cbsz} abid={abid}" if cbsz else "")]
     out = name.removeprefix("V_MFMA_")[:3]
     after = run(name, arch, cbsz, abid)[D:]

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 from benchmarks.emulation import cases
-from benchmarks.emulation.cases import SmallCase
-from benchmarks.emulation.code_object import KernelCode
 from benchmarks.emulation.collective import Schedules, programs, world
 from benchmarks.emulation.counts import Uncounted
 from benchmarks.emulation.machine import known
@@ -28,14 +26,14 @@ from kernels.spec import Tolerance
 OPERATORS = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "gemm_all_scatter")
 
 
-def variants(ranks: int, arch: str = "gfx942") -> list[SmallCase]:
+def variants(ranks, arch="gfx942"):
     """What the operators declare to be executed on so many ranks."""
     kernels = discover().kernels
     small_cases = cases.small_cases({name: kernels[name] for name in OPERATORS}, [arch], ranks)
     return [small for small in small_cases if small.case.world == ranks]
 
 
-def built(variant: SmallCase, arch: str) -> Schedules:
+def built(variant, arch):
     """The variant on all ranks, its first schedule compared with the reference."""
     kernel = discover().kernels[variant.operator]
     return Schedules(world(kernel, variant.backend, variant.case, arch, dict(variant.knobs)))
@@ -52,12 +50,12 @@ def sound():
     return built(STAGED, "gfx942")
 
 
-def first_hazard(sound: Schedules, plant: Plant):
+def first_hazard(sound, plant):
     broken = planted(sound, plant)
     return next(filter(None, (hazard(broken, seed) for seed in SEEDS)), None)
 
 
-def last(sound: Schedules, name: str) -> Plant:
+def last(sound, name):
     return [plant for plant in plants(sound) if plant.facts.name == name][-1]
 
 
@@ -207,10 +205,10 @@ class Plant:
     facts: Facts
     how: str
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.facts.name.lower()} at {self.facts.instruction.at:#x} {self.how}"
 
-    def in_code(self, code: KernelCode) -> KernelCode:
+    def in_code(self, code):
         """The kernel with the fault."""
         at, size = self.facts.instruction.at, self.facts.instruction.size
         if self.how == "removed":
@@ -223,9 +221,9 @@ class Plant:
         return replace(code, image=code.image[:at] + changed + code.image[at + size :])
 
 
-def plants(sound: Schedules) -> list[Plant]:
+def plants(sound):
     """Everything that can be planted in what has been executed, in the order of addresses."""
-    found: dict[int, Plant] = {}
+    found = {}
     for facts in sound.world.facts[1:]:
         if facts.name in REMOVED or facts.atomic:
             how = "removed" if facts.name in REMOVED else "relaxed"
@@ -233,7 +231,7 @@ def plants(sound: Schedules) -> list[Plant]:
     return [found[at] for at in sorted(found)]
 
 
-def planted(sound: Schedules, plant: Plant) -> Schedules:
+def planted(sound, plant):
     """The same schedules with the fault in the code of all ranks; outputs are compared with the sound ones."""
     broken, launches = copy(sound), [one.launch for one in sound.world.programs]
     changed, facts = programs(sound.world.memory, [replace(one, code=plant.in_code(one.code)) for one in launches])
@@ -241,7 +239,7 @@ def planted(sound: Schedules, plant: Plant) -> Schedules:
     return broken
 
 
-def hazard(schedules: Schedules, seed: int) -> Hazard | None:
+def hazard(schedules, seed):
     """What is wrong under this seed."""
     try:
         schedules.run(seed)

@@ -6,7 +6,6 @@ Which of two NaN operands gives its payload is the CPU's choice: a NaN is as goo
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +20,13 @@ from benchmarks.emulation.native import NativeMachine, _aligned
 from benchmarks.emulation.tracing import traced
 from benchmarks.emulation.waves import EXEC, LANES, Memory, Waves
 from tests.benchmarks.emulation import instructions, kernels
-from tests.benchmarks.emulation.instructions import TARGET, Case
+from tests.benchmarks.emulation.instructions import TARGET
 from tests.kit import mostly_nightly
 
 SPECIAL = np.array(instructions.edges(), np.uint32)
 
 
-def before(case: Case, seed: int) -> Waves:
+def before(case, seed):
     """A wave's registers: random ones (even seeds), special ones."""
     state = instructions.before(case, 1, seed)
     random = np.random.default_rng(seed)
@@ -40,7 +39,7 @@ def before(case: Case, seed: int) -> Waves:
     return Waves(0, state.s.copy(), state.v.copy(), state.scc.copy(), np.zeros((1, 2), np.int64))
 
 
-def in_native_code(name: str, parameters: list[int], given: Waves) -> tuple[int, Any, Any, bool]:
+def in_native_code(name, parameters, given):
     """Why one instruction stopped, and scalar and vector registers and SCC after it."""
     block, records = _aligned(WAVE_BYTES), _aligned(2 * RECORD).view(np.uint64)
     block[:512] = given.s[:, 0].copy().view(np.uint8)
@@ -53,13 +52,13 @@ def in_native_code(name: str, parameters: list[int], given: Waves) -> tuple[int,
     return stopped, block[:512].view(np.uint32), block[V:SCC].view(np.uint32).reshape(512, LANES), bool(block[SCC])
 
 
-def no_number(words: Any) -> Any:
+def no_number(words):
     """Registers that may hold a NaN."""
     parts = (words & 0x7FFF, words >> 16 & 0x7FFF)
     return (words & 0x7FFFFFFF > 0x7F800000) | (parts[0] > 0x7C00) | (parts[1] > 0x7C00)
 
 
-def differences(cases: list[Case], arch: str, seeds: range) -> list[str]:
+def differences(cases, arch, seeds):
     """What native code does otherwise than the executor."""
     texts, made, wrong = {}, [], []
     for case in cases:
@@ -100,7 +99,7 @@ def test_every_operation_is_equal_in_native_code(arch):
     assert not differences(cases, arch, range(2, 4))
 
 
-def both(monkeypatch: pytest.MonkeyPatch, data: bytes, arguments: list[Any], grid: Any) -> list[Any]:
+def both(monkeypatch, data, arguments, grid):
     """What a launch did, and its buffers afterwards: in native code, by the executor."""
     found = []
     for machine in (NativeMachine, None):

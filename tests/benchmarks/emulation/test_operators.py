@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -88,7 +87,7 @@ def doubled(x, out, n, BLOCK: tl.constexpr):
     tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
 
 
-def tuned(*configs: triton.Config):
+def tuned(*configs):
     return triton.autotune(list(configs), key=["n"])(triton.jit(doubled))
 
 
@@ -147,7 +146,7 @@ def test_what_a_driver_lacks_here_is_named():
             driver.get_empty_cache_for_benchmark()
 
 
-def raised(call) -> Exception:
+def raised(call):
     with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises is what is looked at
         call()
     return caught.value
@@ -161,7 +160,7 @@ def test_only_what_the_operator_does_wrong_is_no_gap_of_the_emulator():
     assert [is_gap(error) for error in own] == [False] * 3
 
 
-def ridgeline(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def ridgeline(*words, cwd):
     env = {**os.environ, **AUTHOR, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "ci", *words]
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300)

@@ -29,7 +29,7 @@ from benchmarks.emulation.waves import Fault
 WORD = Part("load", np.array([0], np.int64), 4)
 
 
-def bytes_of(value: int):
+def bytes_of(value):
     return np.array([[value] * 4], np.uint8)
 
 
@@ -38,7 +38,7 @@ def hierarchy():
     return Hierarchy(np.zeros(256, np.uint8))
 
 
-def seen(hierarchy: Hierarchy, rank: int, group: int, scope: int = WORKGROUP) -> int:
+def seen(hierarchy, rank, group, scope=WORKGROUP):
     return int(hierarchy.load(rank, group, WORD, scope)[0, 0])
 
 

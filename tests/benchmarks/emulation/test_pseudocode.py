@@ -6,8 +6,6 @@ executor.  `python -m tests.benchmarks.emulation.recorded` of commit 664f88e7 wr
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -35,7 +33,7 @@ EVERY_LANE = ("V_PERMLANE16_SWAP_B32", "V_PERMLANE32_SWAP_B32")
 """Their pseudocode does not say what inactive lanes do (they keep their values): compared where all are active."""
 
 
-def difference(case: Case, arch: str, words: Any) -> str | None:
+def difference(case, arch, words):
     """What the executor does otherwise than the pseudocode at 128 operands of two waves; None if it is nothing."""
     given = instructions.before(case, 2, 0)
     if case.name in EVERY_LANE:

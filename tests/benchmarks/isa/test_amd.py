@@ -224,18 +224,18 @@ TAIL = "\ts_cbranch_scc1 .LOOP\n\ts_waitcnt vmcnt(0)\n\ts_barrier\n\tbuffer_wbl2
 VALUES = "\tbuffer_load_dwordx4 v[10:13], v1, s[12:15], 0 offen\n\ts_waitcnt vmcnt(0)\n"
 
 
-def push(peer: int, moves: int = 1) -> str:
+def push(peer, moves=1):
     """Stores to one peer whose base was loaded before the loop."""
     address = f"\tv_lshl_add_u64 v[6:7], s[{20 + 2 * peer}:{21 + 2 * peer}], 0, v[8:9]\n"
     return address + "\tglobal_store_dwordx4 v[6:7], v[10:13], off\n" * moves
 
 
-def counted(body: str) -> Drains:
+def counted(body):
     """Of a loop."""
     return of(HEAD + body + TAIL)
 
 
-def of(text: str) -> Drains:
+def of(text):
     code = amd.parse(text)
     return drains(code, Provenance(code, ("s0", "s1")))
 

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -182,7 +181,7 @@ def store(at, VALUE: tl.constexpr):
 """
 
 
-def loaded(folder: Path, text: str) -> Any:
+def loaded(folder, text):
     folder.mkdir()
     (folder / "one.py").write_text(text)
     spec = importlib.util.spec_from_file_location("one", folder / "one.py")

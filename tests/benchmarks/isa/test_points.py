@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -63,7 +62,7 @@ print(hits)
 """
 
 
-def point(**knobs: object) -> Point:
+def point(**knobs):
     return Point("n4096", "triton", knobs)
 
 
@@ -98,7 +97,7 @@ def compiled(tmp_path_factory):
     return json.loads((folder / "out.json").read_text()), folder
 
 
-def variables(folder: Path) -> dict[str, str]:
+def variables(folder):
     """The environment of a launch."""
     return {**os.environ, "TRITON_CACHE_DIR": str(folder / "triton"), "TRITON_DISABLE_LINE_INFO": "1"}
 
@@ -147,7 +146,7 @@ def test_equality_asks_for_code_scalars_and_grid():
     assert equality([one, {**one, "grid": None}]) is None
 
 
-def run_of(*records: dict, units: list[dict] | None = None, failure: str = "") -> SimpleNamespace:
+def run_of(*records, units=None, failure=""):
     listing = None if units is None else {"triton": "3.8.0", "broken": [], "units": units}
     return SimpleNamespace(arch="sm_90", listing=listing, records=dict(enumerate(records)), failure=failure)
 

@@ -26,16 +26,16 @@ from tests.benchmarks.machine.test_fingerprint import H200, MI300X
 from tests.benchmarks.machine.test_limits import amd_node, mi300x, write
 
 
-def nvml_facts() -> list[GpuFacts]:
+def nvml_facts():
     library = Nvml()
     return [library.facts(address) for address in library.handles]
 
 
-def amdsmi_facts() -> GpuFacts:
+def amdsmi_facts():
     return AmdSmi().facts("0000:c1:00.0")
 
 
-def refuse(*_: object) -> None:
+def refuse(*_):
     raise RuntimeError("not supported")
 
 

@@ -37,22 +37,22 @@ GPU = GpuFacts(
 SOUND = NodeFacts((GPU,) * 8, {}, HostFacts(0, True, None, 16 << 30, {"/tmp": 8 << 30}), "MI300X", 8)
 
 
-def one(**changed: object) -> NodeFacts:
+def one(**changed):
     """A node whose third GPU differs."""
     gpus = [GPU] * 8
     gpus[2] = dataclasses.replace(GPU, **changed)
     return dataclasses.replace(SOUND, gpus=tuple(gpus))
 
 
-def all_of(**changed: object) -> NodeFacts:
+def all_of(**changed):
     return dataclasses.replace(SOUND, gpus=(dataclasses.replace(GPU, **changed),) * 8)
 
 
-def node(**changed: object) -> NodeFacts:
+def node(**changed):
     return dataclasses.replace(SOUND, **changed)
 
 
-def host(**changed: object) -> NodeFacts:
+def host(**changed):
     return node(host=dataclasses.replace(SOUND.host, **changed))
 
 
@@ -123,7 +123,7 @@ def _no_hiding(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def said_of(root: Path, count: int) -> list[str]:
+def said_of(root, count):
     """What is said of GPUs that cannot be used, where torch sees so many; each has a next step."""
     found = list(limits.unseen_gpus([{**MI300X, "index": i, "pci": address(i)} for i in range(count)], root))
     assert all(problem.next_step for problem in found)
@@ -200,16 +200,16 @@ RENDER = 128
 """Minor number of the first render node (linux: drivers/gpu/drm/drm_drv.c)."""
 
 
-def address(index: int) -> str:
+def address(index):
     return f"0000:{0x05 + 0x10 * index:02x}:00.0"
 
 
-def write(path: Path, text: str) -> None:
+def write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{text}\n")
 
 
-def pci(root: Path, index: int, vendor: str = "0x1002", kind: str = "0x120000", driver: str = "amdgpu") -> Path:
+def pci(root, index, vendor="0x1002", kind="0x120000", driver="amdgpu"):
     """A device on the PCI bus; driver "": nobody took it."""
     folder = root / "sys/bus/pci/devices" / address(index)
     write(folder / "vendor", vendor)
@@ -220,7 +220,7 @@ def pci(root: Path, index: int, vendor: str = "0x1002", kind: str = "0x120000", 
     return folder
 
 
-def mi300x(root: Path, index: int) -> Path:
+def mi300x(root, index):
     """The PCI device of a healthy MI300X, which has a render node and a node of the KFD's topology."""
     folder = pci(root, index)
     (folder / "drm" / f"renderD{RENDER + index}").mkdir(parents=True)
@@ -231,7 +231,7 @@ def mi300x(root: Path, index: int) -> Path:
     return folder
 
 
-def amd_node(root: Path, count: int = 8) -> Path:
+def amd_node(root, count=8):
     """A node of that many healthy MI300X, and a CPU."""
     write(root / "dev/kfd", "")
     write(root / "sys/class/kfd/kfd/topology/nodes/0/properties", "simd_count 0\ndrm_render_minor 0")
@@ -240,7 +240,7 @@ def amd_node(root: Path, count: int = 8) -> Path:
     return root
 
 
-def h200(root: Path, index: int) -> None:
+def h200(root, index):
     """A healthy H200."""
     pci(root, index, vendor="0x10de", kind="0x030200", driver="nvidia")
     write(root / f"proc/driver/nvidia/gpus/{address(index)}/information", f"Model: H200\nDevice Minor: \t {index}")

@@ -15,7 +15,7 @@ FILES = Path(__file__).parents[2] / "recordings" / "programs"
 KNOWN = readers()
 
 
-def rows(text: str, reads: str = "", unit: str = "") -> dict[tuple[str, str], tuple[str, tuple[float, ...]]]:
+def rows(text, reads="", unit=""):
     """By case and backend: the status, and the samples in the unit of the file."""
     reader = KNOWN[reads] if reads else fitting(text, KNOWN)
     return {(row.case, row.backend): (row.status, row.samples) for row in read(text, reader, unit).rows}
@@ -87,7 +87,7 @@ SOUND = {
 """A file for every reader that is shipped."""
 
 
-def reader_of(name: str) -> str:
+def reader_of(name):
     return RECORDED[name][0] if name in RECORDED else {"own.csv": "csv"}.get(name, "perf_report")
 
 
@@ -95,7 +95,7 @@ def test_every_reader_has_a_file():
     assert {reader_of(name) for name in SOUND} == KNOWN.keys()
 
 
-def number_like(value: float) -> str:
+def number_like(value):
     """A pattern of a number as files have it, with or without zeros behind it."""
     word = f"{value:.10g}"
     return rf"(?<![\w.]){re.escape(word)}{'0*' if '.' in word else r'(?:[.]0+)?'}(?![\w.])"

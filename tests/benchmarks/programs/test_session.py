@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,16 +14,14 @@ READER = {"name": "mine", "rows": "csv", "case": ["case"], "time": {"field": "us
 TABLE = "printf 'case,us\\na,10\\nb,20\\n'"
 
 
-def measured(
-    tmp_path: Path, base: str, head: str, *options: str, commits: dict[str, str] | None = None, **program: Any
-) -> tuple[int, list[dict[str, Any]]]:
+def measured(tmp_path, base, head, *options, commits=None, **program):
     """Exit code and trial lines of a program whose sides run these lines of bash."""
     for role, line in (("base", base), ("head", head)):
         (tmp_path / role).mkdir(exist_ok=True)
         (tmp_path / role / "bench.sh").write_text(line)
     out = tmp_path / "trials.jsonl"
     asked = {"name": "bench", "run": "bash -o pipefail ./bench.sh", "reader": READER, **program}
-    hashes: dict[str, str | None] = {"base": None, "head": None, **(commits or {})}
+    hashes = {"base": None, "head": None, **(commits or {})}
     told = [(role, {"path": str(tmp_path / role), "commit": commit}) for role, commit in hashes.items()]
     sides = [f"--tree={role}={json.dumps(side)}" for role, side in told]
     argv = [*sides, "--program", json.dumps(asked), "--out", str(out), "--kept", str(tmp_path / "kept")]
@@ -33,7 +29,7 @@ def measured(
     return code, [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
 
 
-def arms(line: dict[str, Any], case: str) -> dict[str, str]:
+def arms(line, case):
     """Status by arm."""
     return {key: arm["status"] for key, arm in line["cases"][case]["arms"].items()}
 

@@ -21,7 +21,7 @@ from tests.needed import absent
 def test_the_host_clock_times_the_call_alone():
     events = []
 
-    def slow_barrier() -> None:
+    def slow_barrier():
         events.append("barrier")
         time.sleep(0.4)
 
@@ -76,41 +76,41 @@ def test_a_process_has_one_core_and_keeps_its_memory():
 class Device:
     """A device with a queue: work is enqueued at host time and done one after the other, in microseconds."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.host_us = self.device_us = 0.0
-        self.log: list[str] = []
+        self.log = []
         self.synchronisations = 0
 
-    def enqueue(self, name: str, work_us: float, host_us: float = 5.0) -> float:
+    def enqueue(self, name, work_us, host_us=5.0):
         """Returns when the work is done."""
         self.host_us += host_us
         self.device_us = max(self.device_us, self.host_us) + work_us
         self.log.append(name)
         return self.device_us
 
-    def synchronize(self, *_: object) -> None:
+    def synchronize(self, *_):
         self.synchronisations += 1
         self.host_us = max(self.host_us, self.device_us)
 
-    def event(self, enable_timing: bool = False) -> Event:
+    def event(self, enable_timing=False):
         assert enable_timing
         return Event(self)
 
 
 class Event:
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device):
         self._device, self.at_us = device, 0.0
 
-    def record(self) -> None:
+    def record(self):
         self.at_us = self._device.enqueue("event", 0.0, 1.0)
 
-    def query(self) -> bool:
+    def query(self):
         return self.at_us <= self._device.host_us
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         self._device.synchronize()
 
-    def elapsed_time(self, other: Event) -> float:
+    def elapsed_time(self, other):
         """Milliseconds, as torch gives them."""
         return (other.at_us - self.at_us) * 1e-3
 
@@ -137,7 +137,7 @@ def device(monkeypatch):
     return simulated
 
 
-def call(device: Device, work_us: float, host_us: float = 5.0) -> Timed:
+def call(device, work_us, host_us=5.0):
     return Timed(lambda: device.enqueue("call", work_us, host_us))
 
 
@@ -155,7 +155,7 @@ def test_a_sample_on_a_device_is_the_call_alone_behind_a_flush(device):
 def test_launch_latency_is_seen_and_then_hidden(device):
     clock = DeviceClock(torch.device("cpu"), 64, None)
 
-    def two_launches() -> None:
+    def two_launches():
         device.enqueue("first", 5.0, 150.0)
         device.enqueue("second", 5.0, 150.0)
 
@@ -173,7 +173,7 @@ def test_launch_latency_is_seen_and_then_hidden(device):
 def test_a_call_that_waits_for_the_device_never_gets_endless_leads(device):
     clock = DeviceClock(torch.device("cpu"), 64, None)
 
-    def waits() -> None:
+    def waits():
         device.enqueue("call", 10.0)
         device.synchronize()
 
@@ -198,42 +198,42 @@ def test_hot_samples_are_led_by_sleep_and_never_flushed(device):
 class MadeClock:
     """A device that takes call_s(n) for its n-th launch, and a host that needs host_s to make one."""
 
-    def __init__(self, call_s, host_s: float = 0.0) -> None:
+    def __init__(self, call_s, host_s=0.0):
         self.call_s, self.host_s = call_s, host_s
         self.host = self.device = 0.0
         self.launches, self.met, self.furthest = 0, 0, 0
         self.barrier = self.meet
-        self.marks: list[float] = []
+        self.marks = []
 
     def stamps(self):
         return self
 
-    def meet(self) -> None:
+    def meet(self):
         assert not self.marks, "the ranks meet before the burst"
         self.met += 1
 
-    def launch(self) -> None:
+    def launch(self):
         self.host += self.host_s
         self.device = max(self.device, self.host) + self.call_s(self.launches)
         self.launches += 1
 
-    def mark(self) -> None:
+    def mark(self):
         self.marks.append(self.device)
 
-    def idle(self) -> bool:
+    def idle(self):
         return self.host >= self.marks[-1]
 
-    def keep(self, ahead: int) -> None:
+    def keep(self, ahead):
         self.furthest = max(self.furthest, sum(1 for one in self.marks if one > self.host))
         if len(self.marks) > ahead:
             self.host = max(self.host, self.marks[-1 - ahead])
 
-    def seconds(self) -> list[float]:
+    def seconds(self):
         self.host = max(self.host, self.device)
         return [one - self.marks[0] for one in self.marks]
 
 
-def burst_of(clock: MadeClock, launches: int, calls: int = 1) -> clocks.Burst:
+def burst_of(clock, launches, calls=1):
     return clocks.burst(clock, clocks.Timed(clock.launch, calls), launches)
 
 
@@ -278,7 +278,7 @@ def test_on_a_cpu_the_host_s_clock_times_it():
 
 
 def test_on_a_gpu_the_clock_starts_on_an_idle_device_with_cold_caches_and_stops_on_an_idle_one():
-    done: list[str] = []
+    done = []
     clock = SimpleNamespace(
         _flush=object(),
         _read=lambda: done.append("flush"),

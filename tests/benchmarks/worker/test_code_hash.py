@@ -7,7 +7,6 @@ import sys
 import textwrap
 import time
 import types
-from pathlib import Path
 
 import pytest
 import torch
@@ -29,7 +28,7 @@ def add(x, n, BLOCK: tl.constexpr):
 """
 
 
-def compiled(folder: Path, source: str, target: GPUTarget, warps: int = 4) -> triton.compiler.CompiledKernel:
+def compiled(folder, source, target, warps=4):
     folder.mkdir(exist_ok=True)
     path = folder / "source.py"
     path.write_text(textwrap.dedent(source))
@@ -59,7 +58,7 @@ def launch(monkeypatch):
         asm = {"ptx": "mov.u32 %r1, 1; // a comment\n\t.loc 1 2 3\nret;"}
         metadata = types.SimpleNamespace(num_warps=4, shared=0)
 
-        def launch_metadata(self, grid: tuple[int, ...], stream: object, *args: object) -> None:
+        def launch_metadata(self, grid, stream, *args):
             return None
 
     for name in code_hash.LAUNCHERS:  # other tests of this process may have imported one
@@ -70,7 +69,7 @@ def launch(monkeypatch):
     return lambda grid, *args: CompiledKernel().launch_metadata(grid, None, *args)
 
 
-def digest(*works: object) -> str | None:
+def digest(*works):
     with code_hash.traced() as trace:
         for work in works:
             work()
@@ -100,7 +99,7 @@ def test_grid_and_scalars_count_and_addresses_do_not(launch):
 
 def test_an_argument_that_answers_for_every_name_is_not_asked():
     class Anything:
-        def __getattr__(self, name: str) -> Anything:
+        def __getattr__(self, name):
             return Anything()
 
     assert code_hash.value_of([Anything(), 3]) == ["Anything", 3]
@@ -127,7 +126,7 @@ def test_debug_information_is_no_code():
 
 def test_compiling_is_told_from_the_rest_of_a_first_call(monkeypatch):
     class JITFunction:
-        def _do_compile(self) -> str:
+        def _do_compile(self):
             time.sleep(0.05)
             return "compiled"
 

@@ -90,7 +90,7 @@ def test_a_heap_that_was_made_says_where(alone, tmp_path):
 RENAMED = {"old": "new", "new/m8": "new/decode_m8", "new/hip": "new/rocm", "new/gone": "", "new/away": "other/away"}
 
 
-def declared(kernel: str = "old", case: str = "m8", backend: str = "hip") -> Kernel:
+def declared(kernel="old", case="m8", backend="hip"):
     made = Kernel(kernel, cases=[Case(case, M=8), Case("gone", M=1), Case("away", M=2)], tolerance=Tolerance())
     made.inputs(_inputs), made.cost(lambda case: Cost(flops=len(case.name))), made.reference(_inputs)
     made.backend(backend)(lambda case, inputs: lambda: None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -128,10 +127,10 @@ toy.reference(lambda case, inputs: inputs["x"] * 2)
 class Stream:
     """Work in it is done when somebody waits for it: it lags behind the current stream, whose work is done at once."""
 
-    def __init__(self) -> None:
-        self.waiting: list[Callable[[], object]] = []
+    def __init__(self):
+        self.waiting = []
 
-    def do(self) -> None:
+    def do(self):
         while self.waiting:
             self.waiting.pop(0)()
 
@@ -139,7 +138,7 @@ class Stream:
 SIDE = Stream()
 
 
-def on_the_side(joined: Callable[[torch.Tensor], bool]):
+def on_the_side(joined):
     def build(case, inputs):
         out = torch.empty_like(inputs["x"])
 
@@ -163,7 +162,7 @@ def bench(device, monkeypatch):  # noqa: F811
     """A case whose clock is that of a simulated device, which has a side stream."""
     waiting = device.synchronize
 
-    def synchronize(*given: object) -> None:
+    def synchronize(*given):
         SIDE.do()
         waiting()
 
@@ -176,7 +175,7 @@ def bench(device, monkeypatch):  # noqa: F811
     return made
 
 
-def spotted(bench: arms.CaseBench, name: str, kind: str) -> dict:
+def spotted(bench, name, kind):
     """What a spot check finds of a backend that passed its check."""
     bench.build(name, name, {})
     bench.call(name)
@@ -200,7 +199,7 @@ def test_a_side_stream_that_is_joined_is_in_time(bench, kind):
     bench.check("joined")
 
 
-def launches(device: Device, count: int) -> list[clocks.Timed]:  # noqa: F811
+def launches(device, count):  # noqa: F811
     return [clocks.Timed(lambda: device.enqueue("call", 100.0))] * count
 
 

@@ -7,10 +7,8 @@ import contextlib
 import linecache
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -24,17 +22,17 @@ FILE = "/checkout/bench/script.py"
 class Taken:
     """Stands for the interceptor: calls a closure twice, and says that a call takes 0.5 s."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.taken, self.names = 0, ClosureNames(lambda file: file == FILE)
-        self.closures: list[tuple[str, Any, list[Any]]] = []
+        self.closures = []
 
-    def wants(self, frame: Any) -> bool:
+    def wants(self, frame):
         return True
 
-    def name(self, call: Any, frame: Any) -> str:
+    def name(self, call, frame):
         return self.names.unnumbered(frame, call.timed, call.named, call.rounds).key
 
-    def time(self, call: Any, frame: Any) -> Timing:
+    def time(self, call, frame):
         self.taken += 1
         returned = [call.call(), call.call()]
         self.closures.append((self.names.of(frame, call.timed, call.named, call.rounds).key, call.roots, returned))
@@ -44,21 +42,21 @@ class Taken:
 class Event:
     """Stands for torch.cuda.Event."""
 
-    def record(self) -> None: ...
+    def record(self): ...
 
-    def synchronize(self) -> None: ...
+    def synchronize(self): ...
 
-    def elapsed_time(self, other: Event) -> float:
+    def elapsed_time(self, other):
         return 7.0
 
 
-def ran(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], Taken, list[str]]:
+def ran(text, monkeypatch):
     """The names that a script leaves, what was taken over, and the lines that were not, totals last."""
     monkeypatch.setitem(linecache.cache, FILE, (len(text), None, text.splitlines(keepends=True), FILE))
     interception._loops.cache_clear()
     taken = Taken()
     clocks = OwnClocks(taken)  # type: ignore[arg-type]
-    held: dict[str, Any] = {"__name__": "__main__", CLOCK: clocks, "Event": Event, "sync": lambda: None}
+    held = {"__name__": "__main__", CLOCK: clocks, "Event": Event, "sync": lambda: None}
     exec(compile(rewritten(ast.parse(text), FILE, clocks), FILE, "exec"), held)
     return held, taken, [*clocks.untaken, *clocks.totals]
 
@@ -268,7 +266,7 @@ def test_what_stands_in_a_profiler_is_a_region_and_the_profiler_runs_as_it_is(mo
     open_ = []
 
     @contextlib.contextmanager
-    def profile(*_: Any) -> Iterator[Any]:
+    def profile(*_):
         open_.append(True)
         yield SimpleNamespace(step=lambda: open_[-1] or pytest.fail("a step outside"), name="p")
         open_.append(False)

@@ -15,12 +15,12 @@ from triton import testing
 from benchmarks.worker import clocks
 from benchmarks.worker.scripts import closure, executed
 from benchmarks.worker.scripts.closure import ClosureBench, agree
-from benchmarks.worker.scripts.interception import LONGEST, ClosureNames, TimedName, TimerCall, printed
+from benchmarks.worker.scripts.interception import LONGEST, ClosureNames, TimerCall, printed
 from benchmarks.worker.scripts.ranks import Ranks
 from benchmarks.worker.scripts.timers import statement, summary
 
 
-def closure_bench(call: Any, *roots: Any, **more: Any) -> ClosureBench:
+def closure_bench(call, *roots, **more):
     clock = clocks.HostClock(0, None)
     return ClosureBench(TimerCall("timer", call, roots, **more), 0, lambda gpu: clock, lambda file: False, "/", Ranks())
 
@@ -32,7 +32,7 @@ def test_tensors_are_found_in_cells_partials_methods_containers_modules_and_glob
     cell, given, module = torch.ones(1), torch.ones(2), torch.nn.Linear(4, 5)
     held = {"deep": [(cell,)]}
 
-    def call(x: torch.Tensor) -> Any:
+    def call(x):
         return held, GLOBAL, module(x)
 
     shapes = {tuple(one.shape) for one in closure.tensors(functools.partial(call, given)).values()}
@@ -49,7 +49,7 @@ def test_a_digest_sees_values_types_shapes_and_swaps():
 def test_a_closure_that_changes_its_input_starts_each_call_anew():
     x, start = torch.full((8,), 2.0), []
 
-    def call() -> torch.Tensor:
+    def call():
         start.append(float(x[0]))
         return x.mul_(3)
 
@@ -64,7 +64,7 @@ def test_a_closure_that_changes_its_input_starts_each_call_anew():
 def test_a_written_buffer_is_an_output_and_no_changed_input(tmp_path):
     x, out = torch.randn(8), torch.zeros(8)
 
-    def into() -> None:
+    def into():
         torch.add(x, 1, out=out)
 
     made = closure_bench(into)
@@ -88,7 +88,7 @@ def test_gradients_are_cleared_before_each_call_as_the_timer_promises():
     w, seen = torch.ones(3, requires_grad=True), []
     loss = (w * 2).sum()
 
-    def backward() -> None:
+    def backward():
         seen.append(w.grad is None)
         loss.backward(retain_graph=True)
 
@@ -103,16 +103,16 @@ def test_a_call_that_returns_what_an_earlier_one_computed_is_told():
     x, held, buffer = torch.randn(8), dict[str, torch.Tensor](), [torch.zeros(8)]
 
     @functools.cache
-    def remembered() -> torch.Tensor:
+    def remembered():
         return x * 2
 
     class Deep:
-        def __init__(self) -> None:
+        def __init__(self):
             self.out = torch.zeros(8)
 
     deep = [[[[[[Deep()]]]]]]  # further than closures are followed
 
-    def into() -> torch.Tensor:
+    def into():
         held["out"] = deep[0][0][0][0][0][0].out
         held["out"][:4] = x[:4]  # writes a part, and returns all
         return held.pop("out")
@@ -141,7 +141,7 @@ def test_gradients_that_a_closure_adds_to_those_that_are_there_are_outputs():
     (x * 5).sum().backward()
     loss = (x * 2).sum()
 
-    def anew() -> None:
+    def anew():
         x.grad = None
         loss.backward(retain_graph=True)
 
@@ -152,7 +152,7 @@ def test_gradients_that_a_closure_adds_to_those_that_are_there_are_outputs():
         assert torch.equal(bench._own[0], torch.full((3,), given))
     x.grad = torch.full((3,), 5.0)
 
-    def step() -> None:  # torch.optim's own imports torch._dynamo: 4 s of CPU
+    def step():  # torch.optim's own imports torch._dynamo: 4 s of CPU
         with torch.no_grad():
             x.sub_(x.grad)
 
@@ -162,7 +162,7 @@ def test_gradients_that_a_closure_adds_to_those_that_are_there_are_outputs():
 
 
 def test_a_digest_that_finds_no_memory_says_so(monkeypatch):
-    def no_memory(*_: Any) -> Any:
+    def no_memory(*_):
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(executed, "LARGE", 0)
@@ -174,7 +174,7 @@ def test_a_digest_that_finds_no_memory_says_so(monkeypatch):
 def test_a_large_tensor_in_host_memory_is_summed(monkeypatch):
     monkeypatch.setattr(executed, "LARGE", 64)
 
-    def short(data: object, **_: Any) -> Any:
+    def short(data, **_):
         assert isinstance(data, bytes)  # sums, and not the memory of a tensor
         return hashlib.sha256(data)
 
@@ -191,7 +191,7 @@ def test_a_large_tensor_in_host_memory_is_summed(monkeypatch):
 def test_after_timing_a_closure_must_give_what_it_gave():
     state = {"calls": 0}
 
-    def call() -> torch.Tensor:
+    def call():
         state["calls"] += 1
         return torch.full((4,), 1.0 if state["calls"] < 10 else 2.0)
 
@@ -245,16 +245,16 @@ def test_a_statement_is_a_call_that_gives_the_value_of_an_expression():
 # ClosureNames of timed closures: what they hold, and what they must not.
 
 
-def here(file: str) -> bool:
+def here(file):
     return file == __file__
 
 
-def timed(names: ClosureNames, function: Any = None, more: dict[str, Any] | None = None) -> TimedName:
+def timed(names, function=None, more=None):
     """A timer: it names what it is called for by the frame that calls it."""
     return names.of(sys._getframe(1), function, more)
 
 
-def bench(names: ClosureNames, M: int, dtype: torch.dtype, provider: str, x: torch.Tensor) -> TimedName:
+def bench(names, M, dtype, provider, x):
     return timed(names, lambda: x)
 
 
@@ -278,7 +278,7 @@ class Input:
     extra: dict[str, Any]
 
 
-def of_object(names: ClosureNames, input: Input) -> TimedName:
+def of_object(names, input):
     return timed(names)
 
 
@@ -289,7 +289,7 @@ def test_fields_of_an_object_are_parameters():
 
 
 def test_a_timed_functions_own_name_is_the_backend_where_nobody_says_a_provider():
-    def run_ck(x: int) -> int:
+    def run_ck(x):
         return x
 
     assert timed(ClosureNames(here), functools.partial(run_ck, 3)).backend == "run_ck"

@@ -7,7 +7,6 @@ import functools
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,7 +58,7 @@ def inside(repository, monkeypatch):
     return repository
 
 
-def in_this_process(argv: Sequence[str], *_: object, told: Callable[[], str] | None = None, **__: object) -> ChildExit:
+def in_this_process(argv, *_, told=None, **__):
     """What ci.harness.follow makes of the program."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said), pytest.MonkeyPatch.context() as patch:

@@ -12,12 +12,11 @@ import pytest
 from rich.console import Console
 
 from ci import harness
-from ci.bisect.axes import Axis, KnobAxis, LiveTrials, PythonAxis, commit_axis, outcomes_of, settings_of
+from ci.bisect.axes import KnobAxis, LiveTrials, PythonAxis, commit_axis, outcomes_of, settings_of
 from ci.bisect.search import OTHER_CAUSE, BisectError, SearchRules, same_code, search, weights
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
 from ci.judging.reach import file_labels
-from ci.trials.trial import Trial
 from tests.ci import made_trials
 from tests.ci.bisect.toys import line
 from tests.kit import commit, repository
@@ -31,7 +30,7 @@ PYTHONS = PythonAxis(HERE, [sys.executable, "/env37/bin/python", "/env38/bin/pyt
 def slow_where(bad):
     """A measuring program in which a side is 5 % slower if `bad` holds of (its knobs, its Python)."""
 
-    def measuring(checkouts, plan, out, console) -> int:
+    def measuring(checkouts, plan, out, console):
         arms, trees = {}, {}
         for side in checkouts:
             given = (knob.removeprefix(f"{side.role}.") for knob in plan.knobs if knob.startswith(f"{side.role}."))
@@ -50,7 +49,7 @@ def slow_where(bad):
     return measuring
 
 
-def searched(axis: Axis, measuring, out: Path):
+def searched(axis, measuring, out):
     live = LiveTrials(axis, MeasurePlan(kernels=("gemm",)), out, QUIET, measuring)
     return search(axis.places, axis.known, SearchRules(), live, live.before())[-1]
 
@@ -77,7 +76,7 @@ def test_a_place_without_a_result_is_left_out_and_two_in_a_row_end_the_search(tm
     fine = slow_where(lambda knobs, python: False)
     codes = iter([harness.MEASURED, harness.USAGE, harness.MEASURED, harness.USAGE, harness.USAGE])
 
-    def measuring(checkouts, plan, out, console) -> int:
+    def measuring(checkouts, plan, out, console):
         code = next(codes)
         return fine(checkouts, plan, out, console) if code == harness.MEASURED else code
 
@@ -112,7 +111,7 @@ def folder(tmp_path):
     return repository(tmp_path, **DECLARED)
 
 
-def moved(folder: Path, *kernels: str) -> bool:
+def moved(folder, *kernels):
     """Whether the last commit has another label than the one before it."""
     clone = Repository(folder)
     before, after = file_labels(clone, [clone.resolve(name) for name in ("HEAD^", "HEAD")], kernels)
@@ -183,7 +182,7 @@ def test_the_prior_adds_up_and_keeps_a_little_for_another_cause():
 COMMITS = [f"{n:040x}" for n in range(1, 5)]
 
 
-def position(trial: Trial, role: str) -> int | None:
+def position(trial, role):
     commit = trial.checkouts[role].commit if role in trial.checkouts else None
     return COMMITS.index(commit) if commit in COMMITS else None
 

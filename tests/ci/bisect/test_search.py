@@ -10,7 +10,7 @@ import pytest
 
 from ci.bisect import search as searching
 from ci.bisect import show
-from ci.bisect.search import BisectError, RowPlace, SearchRules, SearchState, TrialOutcome
+from ci.bisect.search import BisectError, RowPlace, SearchRules, TrialOutcome
 
 RULES = SearchRules(smallest=0.003, noise=0.003, most=60)
 ROW = [RowPlace(f"{n:040x}", f"c{n}", f"change {n}") for n in range(41)]
@@ -27,10 +27,10 @@ class MadeTrials:
     labels: list[str] | None = None
     seed: int = 0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.rng, self.asked = np.random.default_rng(self.seed), list[tuple[int, int]]()
 
-    def __call__(self, low: int, high: int) -> TrialOutcome:
+    def __call__(self, low, high):
         self.asked.append((low, high))
         if failed := {place: "it does not build" for place in (low, high) if place in self.broken}:
             return TrialOutcome(low, high, failed=failed, seconds=3.0)
@@ -39,12 +39,12 @@ class MadeTrials:
         return TrialOutcome(low, high, shift, labels=told, seconds=10.0)
 
 
-def search(*asked, **more) -> SearchState:
+def search(*asked, **more):
     """The last state of a search."""
     return searching.search(*asked, **more)[-1]
 
 
-def found(state: SearchState) -> tuple[int, int]:
+def found(state):
     assert state.answer
     assert state.answer.culprit
     return state.answer.culprit.low, state.answer.culprit.high

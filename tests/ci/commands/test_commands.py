@@ -29,7 +29,7 @@ from tests.kit import ROOT, commit, git, repository, ridgeline, said
 RECORDINGS, README = ROOT / "tests/recordings/h200", ROOT / "README.md"
 
 
-def command(words: list[str]) -> tuple[str, click.Command, list[str]]:
+def command(words):
     """The verb that a command line begins with, of one word or two, its command, and what follows."""
     verb, found, rest = main.resolve_command(click.Context(main), words)
     assert verb is not None
@@ -37,7 +37,7 @@ def command(words: list[str]) -> tuple[str, click.Command, list[str]]:
     return verb, found, rest
 
 
-def examples(verb: str) -> list[list[str]]:
+def examples(verb):
     epilog = command(verb.split())[1].epilog or ""
     return [
         shlex.split(re.split(r"  +", line.strip())[0])[1:]
@@ -46,7 +46,7 @@ def examples(verb: str) -> list[list[str]]:
     ]
 
 
-def parse(words: list[str]) -> click.Context:
+def parse(words):
     """Parse a command line without carrying it out."""
     verb, found, rest = command(words)
     return found.make_context(verb, rest)
@@ -55,7 +55,7 @@ def parse(words: list[str]) -> click.Context:
 PAGES = [README, *sorted((ROOT / ".github/guides").glob("*.md"))]
 
 
-def commands_of(page: Path) -> list[list[str]]:
+def commands_of(page):
     blocks = re.findall(
         r"```sh\n(.*?)```", page.read_text().replace("$(git rev-parse HEAD)", "0" * 40), flags=re.DOTALL
     )
@@ -124,7 +124,7 @@ def test_every_ridgeline_command_of_a_page_parses_under_its_name_of_today(page):
         parse(words)
 
 
-def draw(tmp_path: Path, head: str) -> Path:
+def draw(tmp_path, head):
     """A replay file: the first trials of a recording, with one of its arms as head."""
     lines = gzip.decompress((RECORDINGS / "ab_trials_gpu0.jsonl.gz").read_bytes()).splitlines()[:8]
     rows = list(map(json.loads, lines))
@@ -162,7 +162,7 @@ def test_a_replay_without_trials(tmp_path, text, code, said):
     ids=("foreseen", "a crash of ours is no regression", "foreign words cannot reach the terminal"),
 )
 def test_an_error_leaves_with_3_and_a_sentence(monkeypatch, error, said):
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise error
 
     monkeypatch.setattr(examination, "diagnose", fail)
@@ -269,22 +269,22 @@ def root(tmp_path, monkeypatch):
     return folder
 
 
-def base(*words: str) -> str:
+def base(*words):
     """The commit that HEAD would be compared with, as `check` names it."""
     done = ridgeline("check", "--dry-run", *words)
     assert done.exit_code == PASS, done.output
     return said(done).partition(" against ")[2].partition(",")[0]
 
 
-def short(folder: Path, revision: str) -> str:
+def short(folder, revision):
     return git(folder, "rev-parse", revision)[:8]
 
 
 def test_pointers_of_lfs_are_named_with_the_command_that_fetches_them(root):
-    def pointer(digit: str) -> str:
+    def pointer(digit):
         return f"version https://git-lfs.github.com/spec/v1\noid sha256:{digit * 64}\nsize 1\n"
 
-    def doubts(revision: str) -> list[str]:
+    def doubts(revision):
         repository = Repository(root)
         sides = repository.checkout(revision, "base"), repository.working_tree()
         return reach.doubts(MeasurePlan(), reach.of_checkouts(*sides), sides, ())

@@ -29,11 +29,11 @@ def made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def document(*arguments: str) -> list[dict]:
+def document(*arguments):
     return json.loads(ridgeline("events", "--json", *arguments).stdout)["events"]
 
 
-def regression() -> str:
+def regression():
     return next(one["id"] for one in document() if one["state"] == "open" and one["kind"] == "kernel")
 
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import Result
 
 from ci.commands.common import leg
 from ci.judging import claims
@@ -34,7 +30,7 @@ PROJECT = '[tool.ridgeline]\nkernels = ["kernels"]\n'
 class Scene:
     """A clone of the default branch, a hub with a fork's commit, and the trial file of the leg that measured it."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder, monkeypatch):
         self.hub, self.clone = folder / "hub", folder / "clone"
         self.hub.mkdir()
         git(self.hub, "init", "-q", "-b", "main")
@@ -51,7 +47,7 @@ class Scene:
         git(folder, "clone", "-q", "--single-branch", str(self.hub), str(self.clone))
         monkeypatch.chdir(self.clone)
 
-    def measured(self, slower: float = 0.0, change: Callable[[dict[str, Any]], None] = lambda line: None) -> None:
+    def measured(self, slower=0.0, change=lambda line: None):
         out = self.clone / "live.jsonl"
         out.unlink(missing_ok=True)
         play(Player(slower), out)
@@ -62,11 +58,11 @@ class Scene:
             change(line)
         made.write(self.clone / "trials.jsonl", *map(sealed, lines))
 
-    def gate(self, *more: str, head: str = "") -> Result:
+    def gate(self, *more, head=""):
         return ridgeline(*GATE.split(), "--head", head or self.head, *more)
 
     @property
-    def report(self) -> json_report.Report:
+    def report(self):
         return json_report.read(self.clone / "out.json")
 
 
@@ -126,7 +122,7 @@ def test_a_hosted_machine_is_a_cpu(scene):
     assert ridgeline(*hosted).exit_code == 1
 
 
-def with_cause(scene: Scene, **changes: Any) -> None:
+def with_cause(scene, **changes):
     """Trials of a slower head, and what the leg says why."""
     scene.measured(0.03)
     cases = ("gemm/triton/m16", "gemm/triton/m64")
@@ -174,7 +170,7 @@ def test_what_our_own_tree_of_the_base_declares_is_held_against_the_trials(scene
 # ---- what the run says that it compiled ------------------------------------------------------------------------------
 
 
-def code(scene: Scene, base: str, head: str) -> None:
+def code(scene, base, head):
     (scene.clone / "code").mkdir()
     (scene.clone / "code/base.json").write_text(base)
     (scene.clone / "code/head.json").write_text(head)
@@ -230,7 +226,7 @@ def root(tmp_path, monkeypatch):
     return folder
 
 
-def record(root: Path, *kernels: str, cases: tuple[str, ...] = ("m16",), count: int = 4) -> None:
+def record(root, *kernels, cases=("m16",), count=4):
     """Trials of operators at HEAD, as `ridgeline run` records them; all of one speed."""
     head = git(root, "rev-parse", "HEAD")
     lines = []

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import Result
 
 from ci.__main__ import main
 from ci.commands import jobs
 from ci.options import Given
 from ci.pools import file as pools
-from ci.slurm.jobs import JobSpec, JobStatus, State
+from ci.slurm.jobs import JobStatus, State
 from tests.kit import ridgeline
 
 ROOT = Path(__file__).parents[3]
@@ -53,7 +52,7 @@ def here(tmp_path, monkeypatch):
     """A command of ours with a folder of jobs of its own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
-    def invoke(verb: str, *arguments: str) -> Result:
+    def invoke(verb, *arguments):
         return ridgeline(verb, "--queue", str(tmp_path / "queue"), *arguments)
 
     return invoke
@@ -92,7 +91,7 @@ def test_unknown_ids_are_errors(here):
 # ---- what a cluster would get ----
 
 
-def split(words: str, tasks: int) -> tuple[jobs.InnerCommand, JobSpec]:
+def split(words, tasks):
     given = Given(name=None, pool="mi300x", runners=None, gpus=None, time="", tasks=tasks)
     with click.Context(main):
         command = jobs.parsed(words.split())
@@ -136,7 +135,7 @@ def test_a_sweep_is_one_task_that_goes_on_with_its_file():
         split("sweep gemm --knob num_warps=4,8 --out x.jsonl", 8)
 
 
-def shown(result: Result, tmp_path: Path) -> str:
+def shown(result, tmp_path):
     """The parts of a dry run that are ours; the way into the environment is ci.pools'."""
     assert result.exit_code == 0, result.output
     kept = re.compile(

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import Result
 
 from ci.commands.leg import comparison, night_steps, through
 from ci.git.repository import Commit
 from ci.trials import file
 from tests.ci import made_trials as made
-from tests.ci.commands.test_gate import MACHINE, Scene
+from tests.ci.commands.test_gate import MACHINE
 from tests.ci.commands.test_gate import scene as scene
 from tests.ci.judging.test_claims import sealed, times
 from tests.kit import git, ridgeline
@@ -58,9 +55,9 @@ T = Path("t")
 @pytest.mark.parametrize("others", [0, 3])
 @pytest.mark.parametrize("measuring", [0, 1])
 def test_all_steps_run_and_the_exit_code_is_that_of_measuring(planned, ran, others, measuring):
-    seen: list[str] = []
+    seen = []
 
-    def play(words: Sequence[str]) -> int:
+    def play(words):
         seen.append(words[words[0] == "ci" or words[1:2] == ("..HEAD",)])
         return measuring if seen[-1] in ("ab", "run") else others
 
@@ -99,14 +96,14 @@ def test_show_prints_how_a_pool_is_reached_and_what_runs():
 # What a night's record job does with a trial file: what fits is kept, what does not is told, the rest is pushed.
 
 
-def night(head: str, number: int = 0, **changes: Any) -> dict[str, Any]:
+def night(head, number=0, **changes):
     line = made.trial(
         {"m16": {"head/triton": made.ok(times())}}, number, trees={"head": made.tree(head)}, machine=MACHINE
     )
     return sealed({**line, **changes})
 
 
-def sift(scene: Scene, *lines: dict[str, Any], more: str = "") -> Result:
+def sift(scene, *lines, more=""):
     folder = scene.clone / "incoming"
     folder.mkdir()
     path = made.write(folder / "trials.jsonl", *lines)
@@ -115,7 +112,7 @@ def sift(scene: Scene, *lines: dict[str, Any], more: str = "") -> Result:
     return ridgeline(*asked)
 
 
-def kept(scene: Scene) -> list[int]:
+def kept(scene):
     return [trial.number for trial in file.read(scene.clone / "fit.jsonl").trials]
 
 

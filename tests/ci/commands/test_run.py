@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -28,9 +26,9 @@ from tests.kit import ridgeline
 @pytest.fixture
 def planned(monkeypatch):
     """The plans that would be measured; nothing is."""
-    plans: list[MeasurePlan] = []
+    plans = []
 
-    def measure(checkouts: Sequence[Any], plan: MeasurePlan, out: Path, console: Any) -> int:
+    def measure(checkouts, plan, out, console):
         plans.append(plan)
         return 0
 
@@ -87,7 +85,7 @@ def test_a_folder_without_kernels_is_refused(tmp_path):
 # The verb: it shows the report of the measuring program, and passes on its exit code.
 
 
-def invoke(folder: Path, *arguments: str):
+def invoke(folder, *arguments):
     return ridgeline("bringup", "--out", str(folder / "report.json"), *arguments)
 
 
@@ -115,7 +113,7 @@ def test_the_steps_are_those_of_the_measuring_program(tmp_path):
 
 
 def test_an_interruption_says_where_the_report_is(tmp_path, monkeypatch):
-    def interrupted(*_: object) -> ChildExit:
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bringup, "follow", interrupted)
@@ -134,9 +132,9 @@ TABLES = Reach(differing={"rms": ("perf/tuned.toml",)})
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
     """The architectures that were asked for."""
-    arches: list[str] = []
+    arches = []
 
-    def query(verb: str, *words: str) -> dict[str, object]:
+    def query(verb, *words):
         options = dict(zip(words[::2], words[1::2], strict=True))
         arches.append(options["--arch"])
         knobs = WARPS[Path(options["--tree"]).name]
@@ -152,7 +150,7 @@ def asked(tmp_path, monkeypatch):
     return arches
 
 
-def plan_with_rows(folder: Path, reach: Reach, plan: MeasurePlan = PLAN) -> MeasurePlan:
+def plan_with_rows(folder, reach, plan=PLAN):
     sides = [LocalCheckout(role, folder / role, Commit("1" * 40, 0, "")) for role in WARPS]
     return measuring.with_changed_rows(plan, reach, sides, Console(file=io.StringIO()))
 
@@ -184,11 +182,11 @@ def test_rows_that_no_case_uses_leave_the_plan(tmp_path, asked, monkeypatch):
 # How a person reads a bring-up: what failed is last, with what to do; what is alike is said once.
 
 
-def row(name: str, status: str, text: str, next_step: str = "") -> dict[str, Any]:
+def row(name, status, text, next_step=""):
     return {"name": name, "status": status, "text": text, "next_step": next_step, "numbers": {}, "detail": ""}
 
 
-def step(name: str, *rows: dict[str, Any]) -> dict[str, Any]:
+def step(name, *rows):
     return {"step": name, "status": "pass", "seconds": 1.0, "at": "2026-11-22T08:00:00+00:00", "rows": list(rows)}
 
 
@@ -227,7 +225,7 @@ error  heap: allocate: failed: no[31m peers
 """
 
 
-def printed_at(width: int) -> str:
+def printed_at(width):
     stream = io.StringIO()
     show(bringup.bringup_diagnosis(DOCUMENT), Console(file=stream, width=width, highlight=False))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"

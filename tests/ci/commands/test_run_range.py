@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
-from rich.console import Console
 
 from ci import harness
 from ci.commands.run_range import CommitRange, RangeRun, commits_of
-from ci.git.repository import Commit, LocalCheckout, Repository
+from ci.git.repository import Commit, Repository
 from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan
 from tests.ci.made_trials import MACHINE, declaration, ok, tree, trial, write
 from tests.kit import commit, repository, ridgeline, said
@@ -21,14 +17,14 @@ from tests.kit import commit, repository, ridgeline, said
 SOURCE = 'from kernels.spec import Kernel\n{name} = Kernel("{name}")\nSTEP = {step}\n'
 
 
-def made(folder: Path, steps: Sequence[Mapping[str, Any]]) -> list[str]:
+def made(folder, steps):
     """A repository with a commit for each entry, {operator: what its file says}; their hashes."""
     repository(folder, README="")
     files = [{f"kernels/{name}.py": SOURCE.format(name=name, step=step) for name, step in one.items()} for one in steps]
     return [commit(folder, f"commit {n}", **one) for n, one in enumerate(files)]
 
 
-def line(hash_: str, speed: float = 1.0, number: int = 0, name: str = "gemm", code: str = "") -> dict[str, Any]:
+def line(hash_, speed=1.0, number=0, name="gemm", code=""):
     """A trial of a commit; code: what it launched."""
     own = ok([1e-3 / speed] * 8) | {"code_hash": code or None}
     arms = {"m16": {"head/triton": own, "head/blas": ok([2e-3] * 8)}}
@@ -36,7 +32,7 @@ def line(hash_: str, speed: float = 1.0, number: int = 0, name: str = "gemm", co
     return trial(arms, number, hash_[:16], kernel=name, trees={"head": tree(hash_, declared=declaration(name))})
 
 
-def of_labels(*labels: str) -> CommitRange:
+def of_labels(*labels):
     commits = [Commit(f"{n:040x}", n, f"commit {n}") for n in range(len(labels))]
     return CommitRange(commits, [{"gemm": one} for one in labels])
 
@@ -56,7 +52,7 @@ def test_equal_files_are_measured_once():
     assert of_labels().order(3) == []
 
 
-def ranging(folder: Path, out: Path) -> RangeRun:
+def ranging(folder, out):
     here = Repository(folder)
     of = commits_of(here, "..HEAD", None, ())
     return RangeRun(here, of, MeasurePlan(trials=1), out)
@@ -66,9 +62,9 @@ def test_a_run_that_was_interrupted_goes_on_and_says_what_is_not_measured(tmp_pa
     hashes = made(
         tmp_path / "repo", [{"gemm": 0}, {"gemm": 1}, {"gemm": 2}, {"gemm": 1}, {"gemm": 3, "norm": 0}, {"gemm": 0}]
     )
-    calls: list[str] = []
+    calls = []
 
-    def measuring(sides: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
+    def measuring(sides, plan, out, console):
         [checkout] = sides
         if len(calls) == 1:
             return INTERRUPTED
@@ -111,7 +107,7 @@ def test_what_is_recorded_of_this_machine_and_environment_is_not_measured_again(
     hashes = made(tmp_path / "repo", [{"gemm": n} for n in range(5)])
     whole = {case: {"head/triton": ok(), "head/blas": ok()} for case in ("m16", "m64")}
 
-    def of(number: int, **more: Any) -> dict[str, Any]:
+    def of(number, **more):
         cases = more.pop("cases", whole)
         own = tree(hashes[number], declared=declaration("gemm"), date_ms=1_790_000_000_000 + number)
         return trial(cases, 0, hashes[number][:16], trees={"head": own}, **more)
@@ -120,7 +116,7 @@ def test_what_is_recorded_of_this_machine_and_environment_is_not_measured_again(
     assert ridgeline("records", "add", write(tmp_path / "r.jsonl", *records), "--results", tmp_path).exit_code == 0
     out, calls = tmp_path / "trials.jsonl", list[str]()
 
-    def measuring(sides: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
+    def measuring(sides, plan, out, console):
         calls.append(sides[0].commit.hash)
         with out.open("a") as stream:
             stream.write(json.dumps(of(hashes.index(calls[-1]))) + "\n")

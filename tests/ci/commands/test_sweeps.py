@@ -6,10 +6,8 @@ import gzip
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import Result
 
 from benchmarks.points import Point
 from ci.__main__ import main
@@ -27,12 +25,12 @@ ROOT = Path(__file__).parents[3]
 KNOBS = {"num_warps": {"default": 4, "type": "int"}, "tma": {"default": False, "type": "bool"}}
 
 
-def _entry(backend: str, case: str = "m16", **more: Any) -> dict[str, Any]:
+def _entry(backend, case="m16", **more):
     about = {"kernel": "gemm", "case": case, "backend": backend, "world": 1, "tier": "pr"}
     return {**about, "baseline": backend == "blas", "knobs": {}, "why": "", "config": {}, "candidates": [], **more}
 
 
-def _declared(arch: str) -> dict[str, Any]:
+def _declared(arch):
     candidates = [{"num_warps": 4, "tma": False}, {"num_warps": 8, "tma": True}]
     swept = {"knobs": KNOBS, "config": {"num_warps": 4, "tma": False}, "candidates": candidates}
     entries = [_entry("triton", case, **swept) for case in ("m16", "m64")]
@@ -41,7 +39,7 @@ def _declared(arch: str) -> dict[str, Any]:
 
 @pytest.fixture
 def sweep(monkeypatch, tmp_path):
-    def asked(verb: str, *arguments: str) -> dict[str, Any]:
+    def asked(verb, *arguments):
         return _declared(arguments[arguments.index("--arch") + 1] if "--arch" in arguments else "cpu")
 
     monkeypatch.setattr(catalogue, "query", asked)
@@ -49,7 +47,7 @@ def sweep(monkeypatch, tmp_path):
     monkeypatch.setattr(run, "command", driver.command)
     monkeypatch.chdir(tmp_path)
 
-    def invoke(*arguments: str) -> Result:
+    def invoke(*arguments):
         where = ["--commit", HEAD, "--commit-date", "1", "--tree", str(ROOT)]
         return ridgeline("sweep", "gemm", *where, *arguments)
 
@@ -105,7 +103,7 @@ def test_from_knobs_to_table_and_back(sweep, tmp_path):
 
 
 def test_what_is_left_is_said_with_exit_code_2(sweep, monkeypatch):
-    def measure(plan: run.SweepPlan, console: object) -> run.Progressed:
+    def measure(plan, console):
         write(plan.out, line([({"num_warps": 2}, 1.1)]))
         return run.Progressed(read([plan.out]), DueRung(0, {"m16": [Point("m16", "triton")]}, 2), "the budget is spent")
 
@@ -121,7 +119,7 @@ def test_what_is_left_is_said_with_exit_code_2(sweep, monkeypatch):
 COMMIT = "c" * 40
 
 
-def offered(cases, arch: str = "sm_90") -> dict:
+def offered(cases, arch="sm_90"):
     """What `python -m benchmarks candidates` prints of some cases."""
     entries = []
     for one in cases:
@@ -149,12 +147,12 @@ def tree(tmp_path, monkeypatch):
     return tmp_path
 
 
-def tune(tree: Path, *words: str):
+def tune(tree, *words):
     common = ("--tree", str(tree), "--commit", COMMIT, "--commit-date", "1790000000000")
     return ridgeline("tune", *words, *common)
 
 
-def both(ratio: float) -> dict:
+def both(ratio):
     return {name: [(RULE, 1.1), (OTHER, ratio)] for name in ("m64_fp16", "m64_bf16")}
 
 

@@ -11,11 +11,8 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from click.testing import Result
 
 from ci.__main__ import DOCUMENTED, USAGE, VERBS
 from tests.ci.kills import scenes
@@ -47,7 +44,7 @@ def project(made, monkeypatch):
     return made
 
 
-def refused(folder: Path, *words: str, names: str = "") -> str:
+def refused(folder, *words, names=""):
     """What a command says that leaves with 3, after the checks that hold for all of them."""
     done, before = said(folder, *words)
     assert done.exit_code == USAGE, done.output
@@ -57,7 +54,7 @@ def refused(folder: Path, *words: str, names: str = "") -> str:
     return done.output
 
 
-def said(folder: Path, *words: str) -> tuple[Result, dict[str, str]]:
+def said(folder, *words):
     """A command, and the files before it.  Its code is documented, and it says something that is no traceback."""
     before = scenes.files(folder)
     done = ridgeline(*words)
@@ -159,7 +156,7 @@ def copied(made, tmp_path, monkeypatch):
 
 
 @contextlib.contextmanager
-def no_room() -> Iterator[None]:
+def no_room():
     """As on a full disk: nothing can be written to a file (setrlimit(2), RLIMIT_FSIZE)."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
@@ -181,7 +178,7 @@ READ = ("events", "gate HEAD^ HEAD", "export --out new")
 NOTES = "results/*/*.notes.jsonl*"
 
 
-def tear(folder: Path, pattern: str) -> list[Path]:
+def tear(folder, pattern):
     """Files whose last third is lost."""
     torn = [one for one in folder.glob(pattern) if one.is_file()]
     assert torn, f"nothing is {pattern}: {sorted(scenes.files(folder))}"

@@ -36,7 +36,7 @@ def test_a_submodule_is_checked_out_at_each_commit_from_the_clone_alone(repo, tm
 
 
 def test_what_a_project_prepares_is_made_once_for_a_commit_and_a_line(repo):
-    def prepared(line: str) -> str:
+    def prepared(line):
         (repo / "ridgeline.toml").write_text(f"checkout = {{prepare = {line!r}}}\n")
         return (Repository(repo).checkout(first, "base").path / "made").read_text()
 

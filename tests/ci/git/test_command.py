@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from ci.git import checkout, command
@@ -17,7 +15,7 @@ def repo(tmp_path):
     return tmp_path / "repo"
 
 
-def program(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def program(folder, monkeypatch, script):
     """A git of our own, in front of the real one."""
     (folder / "git").write_text(f"#!/bin/bash\n{script}\n")
     (folder / "git").chmod(0o755)

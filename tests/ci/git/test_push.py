@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +20,7 @@ def clones(tmp_path):
     return one, tmp_path / "two"
 
 
-def shared(folder: Path) -> Path:
+def shared(folder):
     """A bare repository, and a clone of it with one commit, which is pushed."""
     git(folder, "init", "--quiet", "--bare", "--initial-branch=main", "shared")
     one = repository(folder / "one", **{"results/machine.json": "{}"})
@@ -31,7 +29,7 @@ def shared(folder: Path) -> Path:
     return one
 
 
-def write(repo: Path, name: str, text: str) -> None:
+def write(repo, name, text):
     (repo / name).parent.mkdir(parents=True, exist_ok=True)
     (repo / name).write_text(text)
 
@@ -57,7 +55,7 @@ def test_two_writers_lose_nothing(clones):
     write(one, "results/m1/a.json", "1")
     write(two, "results/m2/b.json", "2")
     push_records(one / "results", "main", "first")
-    slept: list[float] = []
+    slept = []
     push_records(two / "results", "main", "second", sleep=slept.append)
     git(one, "pull", "--quiet")
     assert (one / "results/m1/a.json").exists()
@@ -85,11 +83,11 @@ def test_bad_branches(clones, branch):
 def test_the_token_is_neither_in_arguments_nor_in_the_configuration(clones, monkeypatch):
     one, _ = clones
     write(one, "results/m/a.json", "1")
-    seen: list[str] = []
-    secret: list[str] = []
+    seen = []
+    secret = []
     real = subprocess.run
 
-    def run(argv: list[str], **how: Any) -> Any:
+    def run(argv, **how):
         seen.extend(argv)
         secret.append(how["env"].get("GIT_CONFIG_VALUE_0", ""))
         return real(argv, **how)
@@ -128,7 +126,7 @@ def own(folder, monkeypatch):
         yield server
 
 
-def pushed(folder: Path, remote: str, server: str) -> str:
+def pushed(folder, remote, server):
     git(folder / "one", "remote", "set-url", "origin", remote)
     return push_records(folder / "one/results", "main", "m", token="s3cret", server=server, sleep=lambda seconds: None)
 
@@ -168,7 +166,7 @@ def test_a_token_needs_a_server_with_https(folder, server):
 
 
 def test_the_server_is_the_one_that_the_platform_names(folder, monkeypatch):
-    asked: list[str] = []
+    asked = []
     monkeypatch.setattr(push, "push_records", lambda *_, **how: asked.append(how["server"]) or "")
     monkeypatch.delenv("GITHUB_SERVER_URL", raising=False)
     push.pushed(folder / "one/results", "main", "m")

@@ -33,7 +33,7 @@ def test_three_dots_name_where_a_branch_left(repo):
 
 
 def test_the_base_is_where_a_branch_left_main_or_the_parent_on_main(repo):
-    def base() -> str | None:
+    def base():
         found = Repository(repo).default_base()
         return found and found.hash
 

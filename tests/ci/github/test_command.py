@@ -6,7 +6,7 @@ import contextlib
 import json
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from werkzeug import Response
@@ -14,13 +14,12 @@ from werkzeug import Response
 from ci.__main__ import main
 from ci.github import orders
 from ci.github.orders import OrderError, parse, read_event
-from tests.standins.github import StandIn
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "f" * 40
 
 
-def event(body: str, **changes: object) -> dict:
+def event(body, **changes):
     told = {
         "action": "created",
         "issue": {"number": 7, "pull_request": {"url": "https://x"}},
@@ -49,7 +48,7 @@ def ask(github, environ, monkeypatch, tmp_path):
     github.permissions["maintainer"] = "write"
     github.pull(7, SHA)
 
-    def run(body: str, *options: str, **changes: object) -> Result:
+    def run(body, *options, **changes):
         (tmp_path / "output").unlink(missing_ok=True)
         (tmp_path / "event.json").write_text(json.dumps(event(body, **changes)))
         return CliRunner().invoke(main, ["command", "--event", str(tmp_path / "event.json"), "--json", *options])
@@ -57,7 +56,7 @@ def ask(github, environ, monkeypatch, tmp_path):
     return run
 
 
-def outcome(result: Result) -> dict:
+def outcome(result):
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
 
@@ -226,10 +225,10 @@ def test_a_run_is_for_exactly_one_commit(github, environ, sha):
 class Time:
     """Seconds that pass when somebody sleeps; at some moment a machine comes."""
 
-    def __init__(self, standin: StandIn, comes_at: float) -> None:
+    def __init__(self, standin, comes_at):
         self.now, self.comes_at, self.standin = 0.0, comes_at, standin
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds):
         self.now += seconds
         if self.now >= self.comes_at:
             self.standin.jobs[0] |= {"status": "in_progress", "runner_name": "node-1"}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from werkzeug import Response
 
 from ci.__main__ import main
 from ci.github import client as client_module
-from ci.github.client import GitHub, GitHubError
+from ci.github.client import GitHubError
 from ci.github.comment import comment_text, pull_requests, write_comment
 from ci.judging.types import Judgement, Verdict
 from ci.report import json_report, markdown
@@ -36,7 +36,7 @@ def posted(environ, monkeypatch, tmp_path):
     """Runs the verb on the stand-in: posted(report, *options)."""
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
 
-    def run(report: Report | str | None, *options: str, sha: str = SHA, name: str = "report") -> Result:
+    def run(report, *options, sha=SHA, name="report"):
         file = tmp_path / f"{name}.json"
         file.unlink(missing_ok=True)
         if report is not None:
@@ -199,7 +199,7 @@ PARTS = st.lists(st.sampled_from(["## a", "<details>", "</details>", "text", "ü
 
 @pytest.mark.parametrize("name", ["x -->", MARKER, "a\n</details>\n<details>\n"])
 def test_a_report_breaks_no_other_section(name):
-    def text(words: str) -> str:
+    def text(words):
         cases = tuple(dataclasses.replace(case, case=words, evidence=(words,)) for case in samples.SLOWER_CASES)
         return markdown.section(Report(Judgement(Verdict.SAME, words, cases), title=words))
 
@@ -236,7 +236,7 @@ def test_shortened_text_is_within_its_limit(parts, limit):
 ONE, TWO = f"{MARKER}\none", f"{MARKER}\ntwo"
 
 
-def keep(client: GitHub, body: str = ONE) -> str:
+def keep(client, body=ONE):
     return write_comment(client, 7, MARKER, body)
 
 

@@ -12,38 +12,38 @@ from ci.history import exact
 from ci.history.analysis import PairedStep, analyse
 from ci.history.reading import under_current_names
 from ci.history.triage import Triage, TriageEntry
-from ci.history.types import EventState, HistoryEvent
+from ci.history.types import EventState
 from tests.ci.history.made import ENV, Line, commit, facts, frame, noisy, pair
 
 COUNT = 60
 
 
-def events(*lines: Line, count: int = COUNT, **given) -> list[HistoryEvent]:
+def events(*lines, count=COUNT, **given):
     return list(analyse(frame(lines), commits=facts(count), **given).events)
 
 
-def one(*lines: Line, **given) -> HistoryEvent:
+def one(*lines, **given):
     (event,) = events(*lines, **given)
     return event
 
 
-def brief(event: HistoryEvent) -> str:
+def brief(event):
     """Such as "kernel slower open 30", or "... back 30-45" of one that ended."""
     places = [event.first_bad, *([event.ended_at] if event.ended_at else [])]
     numbers = "-".join(str(int(place.hash[:8], 16)) for place in places)
     return f"{event.kind} {event.direction} {event.state} {numbers}"
 
 
-def briefs(*lines: Line, **given) -> list[str]:
+def briefs(*lines, **given):
     return [brief(event) for event in events(*lines, **given)]
 
 
-def step(at: int, ratio: float = 1.08, **more) -> list[Line]:
+def step(at, ratio=1.08, **more):
     """A series that steps beside a quiet baseline."""
     return pair(1, COUNT, ours={at: ratio}, **more)
 
 
-def decision(event: HistoryEvent, state: str, **texts: str) -> Triage:
+def decision(event, state, **texts):
     place = {"kind": event.kind, "direction": event.direction, "machine": event.machine}
     place["kernel"] = event.moved[0].key.kernel
     entry = TriageEntry(event.id, state, datetime.date(2026, 11, 22), **place, first_bad=event.first_bad.hash, **texts)
@@ -115,7 +115,7 @@ def test_the_same_code_on_both_sides_is_no_event_of_ours():
     assert briefs(*pair(1, COUNT, theirs={30: 0.9}, **code)) == ["library faster open 30"]
 
 
-def verdicts(**by_case: PairedStep):
+def verdicts(**by_case):
     """Of the two commits around place 30, and none else."""
     said = {f"gemm/triton/{case}": verdict for case, verdict in by_case.items()}
     return lambda machine, base, head: said if (base, head) == (commit(29), commit(30)) else {}
@@ -239,7 +239,7 @@ def test_a_commit_in_two_environments_counts_once():
 # ---- few points ----------------------------------------------------------------------------------------------------
 
 
-def short(reach: float, trials: int = 3, steps: int = 1, of: int = 4):
+def short(reach, trials=3, steps=1, of=4):
     """A kernel with four cases of four points, of which some step by 10 % at the last but one."""
     lines = [line for n in range(of) for line in pair(n, 4, ours={2: 1.1} if n < steps else {}, case=str(n))]
     whole = frame(lines)
@@ -260,7 +260,7 @@ def test_a_large_step_needs_no_long_history_where_its_points_are_known_well():
 # ---- machine code --------------------------------------------------------------------------------------------------
 
 
-def code(step_at: int, kernel: str = "gemm") -> list[exact.CodeRecord]:
+def code(step_at, kernel="gemm"):
     points = [exact.CodePoint(kernel, "vgpr", "triton", case, "gfx942") for case in ("small", "large")]
     return [
         exact.CodeRecord(commit(n), 0, "triton3.8.0", dict.fromkeys(points, 128 if n >= step_at else 86))

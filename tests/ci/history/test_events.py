@@ -32,7 +32,7 @@ EVENT = HistoryEvent(
 )  # fmt: skip
 
 
-def recorded(base: int, head: int, machine: str = "m", **changes: object) -> RecordedCause:
+def recorded(base, head, machine="m", **changes):
     return RecordedCause(machine, ROW[base], ROW[head], dataclasses.replace(SHOWN, **changes))  # type: ignore[arg-type]
 
 
@@ -121,7 +121,7 @@ entries = st.builds(
 )
 
 
-def entry(name: str, **given: object) -> TriageEntry:
+def entry(name, **given):
     return TriageEntry(name, "acknowledged", DAY, **given)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +25,7 @@ row = st.tuples(
 )
 
 
-def slowly(whole: pd.DataFrame, place: dict[str, int]) -> list[tuple[SeriesKey, list[int], list[float], bool]]:
+def slowly(whole, place):
     """Tracks by loops: key, places, values, whether they are ratios."""
     timed = whole[whole["seconds"] > 0]
     first = timed.assign(place=timed["commit"].map(place)).groupby(["machine", "env"])["place"].min()
@@ -38,7 +37,7 @@ def slowly(whole: pd.DataFrame, place: dict[str, int]) -> list[tuple[SeriesKey, 
             where = place[one.commit]
             if where not in chosen or rank < chosen[where][0]:
                 chosen[where] = (rank, index)
-        stretch: list[tuple[int, int]] = []
+        stretch = []
         for where, (_, index) in sorted(chosen.items()):
             if stretch and whole.loc[index, "yardstick"] != whole.loc[stretch[-1][1], "yardstick"]:
                 found.append((SeriesKey(*key), stretch))
@@ -48,7 +47,7 @@ def slowly(whole: pd.DataFrame, place: dict[str, int]) -> list[tuple[SeriesKey, 
     return [_judged(whole, key, stretch) for key, stretch in found]
 
 
-def _judged(whole: pd.DataFrame, key: SeriesKey, stretch: list[tuple[int, int]]):
+def _judged(whole, key, stretch):
     rows = [whole.loc[index] for _, index in stretch]
     ratios = [np.nan if one.baseline else 1 / one.baseline_ratio for one in rows]
     by_ratio = sum(np.isfinite(ratios)) > len(rows) / 2

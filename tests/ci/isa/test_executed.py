@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -181,16 +180,14 @@ ON_BOTH = WRONG.replace("gfx942", "gfx942, gfx950")
 @pytest.fixture
 def program(monkeypatch, tmp_path):
     """How the child ends that looks at head ("exit") and at base ("base"), and head's command line ("argv")."""
-    told: dict[str, Any] = {"exit": ChildExit(MEASURED), "base": ChildExit(MEASURED)}
+    told = {"exit": ChildExit(MEASURED), "base": ChildExit(MEASURED)}
 
-    def follow(argv: list[str], *given: Any, **more: Any) -> ChildExit:
+    def follow(argv, *given, **more):
         side = json.loads(argv[argv.index("--tree") + 1].partition("=")[2])
         if side["path"] == "base":
-            of_base: ChildExit = told["base"]
-            return of_base
+            return told["base"]
         told["argv"] = argv
-        exited: ChildExit = told["exit"]
-        return exited
+        return told["exit"]
 
     monkeypatch.setattr(check, "follow", follow)
     monkeypatch.setattr(check.project, "place", lambda name: tmp_path / name)
@@ -198,7 +195,7 @@ def program(monkeypatch, tmp_path):
     return told
 
 
-def of(*kernels: str) -> Judgement:
+def of(*kernels):
     return check.executed(PASSED, BASE, HEAD, kernels, Console(quiet=True))
 
 

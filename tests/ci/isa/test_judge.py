@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -156,7 +155,7 @@ def test_files_that_are_not_results_are_refused(tmp_path, text, said):
 FINDING = CodeFinding("store_width", "stores to remote ranks went from 16 B to 2 B per lane", judged=True)
 
 
-def code(verdict: CodeVerdict, finding: CodeFinding = FINDING) -> IsaJudgement:
+def code(verdict, finding=FINDING):
     difference = Difference("all_gather", "triton", "push", "gfx942", ("w2_fp16_2MB",), verdict, (finding,))
     return IsaJudgement(verdict, "1 configuration is expected to be slower", (difference,))
 
@@ -189,14 +188,14 @@ def test_code_that_no_rule_judges_is_in_report_and_comment_with_classes_register
 # ---- without a GPU ---------------------------------------------------------------------------------------------------
 
 
-def made(verdict: CodeVerdict, kernel: str = "all_gather") -> IsaJudgement:
+def made(verdict, kernel="all_gather"):
     """One configuration with code on both sides."""
-    side: Any = SimpleNamespace(code=object())
+    side = SimpleNamespace(code=object())
     (difference,) = code(verdict).differences
     return IsaJudgement(verdict, "It says so.", (dataclasses.replace(difference, kernel=kernel, base=side, head=side),))
 
 
-def timed(*verdicts: Verdict) -> Judgement:
+def timed(*verdicts):
     """Times of a CPU backend of all_gather."""
     cases = (
         CaseVerdict(f"all_gather/torch/{n}", "all_gather", "torch", v, 1.1, trials=3) for n, v in enumerate(verdicts)
@@ -204,7 +203,7 @@ def timed(*verdicts: Verdict) -> Judgement:
     return Judgement(Verdict.worst(verdicts), "by the clock", tuple(cases))
 
 
-def ran(status: str = "ok") -> list[Any]:
+def ran(status="ok"):
     """A trial in which two arms of head were right, and one is `status`."""
     arms = {f"{role}/{name}": made_trials.ok() for role in ("base", "head") for name in ("torch", "gluon")}
     arms["head/triton"] = {"status": status, "why": "GPUs are needed"} if status != "ok" else made_trials.ok()

@@ -16,7 +16,7 @@ from ci.judging.claims import Expected, contradiction, decided, sift
 from ci.judging.types import Verdict
 from ci.trials import file as hostile
 from ci.trials.file import TrialFile
-from ci.trials.trial import Declaration, Trial
+from ci.trials.trial import Declaration
 from tests.ci import made_trials as made
 from tests.ci.judging.test_live import Player, play
 
@@ -25,27 +25,27 @@ RANDOM = np.random.default_rng(7)
 Line = dict[str, Any]
 
 
-def expected(**changes: Any) -> Expected:
-    given: Line = {"product": "H200 SXM", "counts": (2,), **changes}
+def expected(**changes):
+    given = {"product": "H200 SXM", "counts": (2,), **changes}
     return Expected(made.HEAD, made.BASE, given.pop("product"), **given)
 
 
-def sealed(line: Line) -> Line:
+def sealed(line):
     """The line with the id of its content, as its writer gives it."""
     body = {key: value for key, value in line.items() if key != "id"}
     return {**body, "id": hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]}
 
 
-def times() -> list[float]:
+def times():
     return [float(one) for one in RANDOM.normal(1e-3, 1e-5, 8)]
 
 
-def honest(number: int = 0, **changes: Any) -> Line:
+def honest(number=0, **changes):
     arms = {backend: [made.ok(times()) for _ in made.SIDES] for backend in ("triton", "blas")}
     return made.paired({"m16": arms}, number, **changes)
 
 
-def parsed(line: Line) -> Trial:
+def parsed(line):
     return made.parsed(sealed(line))
 
 
@@ -62,7 +62,7 @@ def test_a_program_needs_no_declaration_and_its_trials_are_asked_for():
     assert "other was not measured" in outcome.remarks
 
 
-def without_base(line: Line) -> None:
+def without_base(line):
     del line["trees"]["base"]
     line["cases"]["m16"]["arms"] = {k: v for k, v in line["cases"]["m16"]["arms"].items() if k.startswith("head")}
 
@@ -109,7 +109,7 @@ def test_a_cpu_pool_takes_cpu_trials_only():
 # ---- the benchmark definition ----------------------------------------------------------------------------------------
 
 
-def declared(**changes: Any) -> dict[str, Declaration]:
+def declared(**changes):
     return {"gemm": Declaration.of({**made.declaration(), **changes})}
 
 
@@ -151,18 +151,18 @@ RULES = policy.load()
 RUN = Expected(made.HEAD, made.BASE, "H200 SXM", (2,))
 
 
-def measured(folder: Path, slower: float = 0.0) -> list[dict[str, Any]]:
+def measured(folder, slower=0.0):
     """The lines of a leg, as an honest host writes them."""
     out = folder / "live.jsonl"
     play(Player(slower), out)
     return [sealed(json.loads(line)) for line in out.read_text().splitlines()]
 
 
-def handed_over(folder: Path, *lines: dict[str, Any]) -> TrialFile:
+def handed_over(folder, *lines):
     return hostile.read_hostile(made.write(folder / "trials.jsonl", *lines))
 
 
-def of_another_head(line: Line) -> Line:
+def of_another_head(line):
     return sealed({**line, "trees": {**line["trees"], "head": made.tree("c" * 40)}})
 
 

@@ -317,7 +317,7 @@ def test_work_grows_with_the_number_of_cases_alone():
     assert of_many / 200 < 1_500
 
 
-def many_cases(count: int) -> list[Comparison]:
+def many_cases(count):
     rng = np.random.default_rng(0)
     base, head = (np.exp(0.01 * rng.standard_normal((10 * count, 40))) for _ in range(2))
     return [

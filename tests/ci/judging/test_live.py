@@ -6,9 +6,7 @@ import dataclasses
 import io
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +26,6 @@ from ci.stats.sequential import Progress
 from ci.trials import file
 from ci.trials import file as trial_files
 from ci.trials.comparisons import comparisons
-from ci.trials.trial import Trial
 from tests.ci import made_trials
 from tests.ci import made_trials as trials
 from tests.ci.made_trials import ok, parsed, trial
@@ -45,21 +42,13 @@ QUIET = Console(file=io.StringIO())
 class Player:
     """Plays `benchmarks run`: writes trials in which head is slower by `slower`, and remembers what was asked."""
 
-    def __init__(
-        self,
-        slower: float = 0.0,
-        code: int = MEASURED,
-        hashes: tuple[str | None, str | None] = (None, None),
-        apart: float = 0.0,
-    ):
+    def __init__(self, slower=0.0, code=MEASURED, hashes=(None, None), apart=0.0):
         self.slower, self.code, self.hashes = slower, code, hashes
-        self.asked: list[dict[str, Any]] = []
+        self.asked = []
         self.random, self.apart = np.random.default_rng(1), apart
         self.written = 0
 
-    def __call__(
-        self, trees: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Any = None
-    ) -> int:
+    def __call__(self, trees, plan, out, console, told=None):
         if told is None:
             self.write(trees, {"m16", "m64"}, plan.trials, out)
         while told and (orders := json.loads(told())):
@@ -71,12 +60,12 @@ class Player:
                 break
         return self.code
 
-    def write(self, trees: Sequence[LocalCheckout], cases: set[str], count: int, out: Path) -> None:
+    def write(self, trees, cases, count, out):
         for _ in range(count):
             out.open("a").write(json.dumps(self.trial(sorted(cases), [t.role for t in trees])) + "\n")
             self.written += 1
 
-    def trial(self, cases: Sequence[str], roles: Sequence[str]) -> dict[str, Any]:
+    def trial(self, cases, roles):
         shift = {"base": 1.0, "head": 1.0 + self.slower}
         entries = {
             case: {
@@ -97,12 +86,12 @@ class Player:
             trees={role: trials.tree(commits[role]) for role in roles},
         )
 
-    def times(self, factor: float, rounds: int = 40) -> list[float]:
+    def times(self, factor, rounds=40):
         factor *= np.exp(self.apart * self.random.standard_normal()) if self.apart else 1.0
         return list(1e-3 * factor * np.exp(self.random.normal(0, 0.003, rounds)))
 
 
-def play(player: Player, out: Path, plan: MeasurePlan | None = None) -> Any:
+def play(player, out, plan=None):
     return compare(TREES, plan or MeasurePlan(), policy.load(), "gpu", out, QUIET, player)
 
 
@@ -151,7 +140,7 @@ def test_what_broke_off_is_said_and_kept(tmp_path, code, error):
 @pytest.mark.parametrize(("settings", "refused"), [(("tile=8",), False), (("base.tile=8",), False), (("nix=8",), True)])
 def test_a_knob_that_no_timed_backend_has_is_refused_with_the_knobs_that_there_are(tmp_path, settings, refused):
     class Tiled(Player):
-        def trial(self, cases: Sequence[str], roles: Sequence[str]) -> dict[str, Any]:
+        def trial(self, cases, roles):
             line = super().trial(cases, roles)
             for case in line["cases"].values():
                 case["arms"]["head/triton"]["knobs"] = case["arms"]["base/triton"]["knobs"] = {"tile": 8}
@@ -198,7 +187,7 @@ def test_a_spent_budget_says_what_it_would_take(tmp_path):
 class DriftingPlayer(Player):
     """Head looks slower from first to last, in trials that differ too much to be sure; a trial takes 10 s."""
 
-    def trial(self, cases: Sequence[str], roles: Sequence[str]) -> dict[str, Any]:
+    def trial(self, cases, roles):
         self.slower = (0.002, 0.010)[self.written % 2]
         return {**super().trial(cases, roles), "duration_s": 10.0}
 
@@ -296,7 +285,7 @@ def test_slower_asks_for_fresh_trials_once_and_even_after_the_last_look():
 class NoisyPlayer(Player):
     """Case m16 has noisy rounds; of 4 s of a trial, 3.6 are not samples.  It measures as many rounds as it is told."""
 
-    def write(self, trees: Sequence[LocalCheckout], cases: set[str], count: int, out: Path) -> None:
+    def write(self, trees, cases, count, out):
         rounds = next((order["rounds"] for order in reversed(self.asked) if set(order["cases"]) == cases), {})
         for _ in range(count):
             line = self.trial(sorted(cases), [tree.role for tree in trees])
@@ -327,7 +316,7 @@ def test_rounds_are_spent_on_the_case_that_needs_them(tmp_path):
 RULES = policy.load()
 
 
-def judged_live(player: Player, out: Path) -> Judgement:
+def judged_live(player, out):
     """The oracle: the judgement at which the live comparison stopped."""
     return play(player, out).judgement  # type: ignore[no-any-return]
 
@@ -361,7 +350,7 @@ def test_a_file_that_ends_early_keeps_its_last_look(tmp_path):
 # Times of two regimes are never compared; few bursts are judged as rounds are.
 
 
-def bursts(number: int, slower: float = 0.0, regime: str = "sustained", seed: int = 0) -> Trial:
+def bursts(number, slower=0.0, regime="sustained", seed=0):
     """A trial of 8 bursts: they differ by 0.1 %, trials by 0.07 %."""
     order = np.random.default_rng([seed, number])
     start = 7e-4 * np.exp(order.normal(0, 7e-4, 2) + [0.0, np.log1p(slower)])
@@ -372,7 +361,7 @@ def bursts(number: int, slower: float = 0.0, regime: str = "sustained", seed: in
     return parsed(line)
 
 
-def judged(*trials: Trial) -> Any:
+def judged(*trials):
     [case] = judge(comparisons(trials), policy.load()).cases
     return case
 
@@ -395,10 +384,10 @@ def test_trials_of_two_regimes_have_no_common_verdict():
 def test_a_file_of_one_regime_is_not_gone_on_with_in_another(tmp_path):
     out = made_trials.write(tmp_path / "t.jsonl", trial())
 
-    def nothing(*_: Any) -> int:
+    def nothing(*_):
         raise AssertionError("nothing may be measured")
 
-    def compare(plan: MeasurePlan) -> Any:
+    def compare(plan):
         return live.compare((), plan, policy.load(), "gpu", out, QUIET, nothing)
 
     with pytest.raises(MeasureError, match=r"t\.jsonl holds trials of the spaced regime.*another file with --out"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ TRIALS, RESTLESS = 8, 0.05
 """Trials; standard deviation (log) of the case that cannot be told."""
 
 
-def lines(base: str, head: str) -> list[dict[str, Any]]:
+def lines(base, head):
     """Lock-stepped trials of an H200, an A/A pair of which is both sides of every case."""
     (first, *_), rng = recorded_trials.trial_files(RECORDED), np.random.default_rng(3)
     trees = {}
@@ -98,6 +97,6 @@ def test_all_that_look_at_two_commits_say_the_same(tmp_path, monkeypatch):
             ), where
 
 
-def printed(*argv: str) -> str:
+def printed(*argv):
     """What a command prints."""
     return kit.ridgeline(*argv).stdout

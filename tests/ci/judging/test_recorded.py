@@ -8,9 +8,7 @@ import itertools
 import json
 import math
 import tempfile
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,13 +23,11 @@ from ci.trials import replay
 from tests.ci import made_trials as trials
 
 
-def times(factor: float, seed: int, rounds: int = 40) -> list[float]:
+def times(factor, seed, rounds=40):
     return list(1e-3 * factor * np.exp(np.random.default_rng(seed).normal(0, 0.003, rounds)))
 
 
-def session(
-    commit: str, role: str = "head", ours: float = 1.0, wander: float = 0.0, count: int = 4, seed: int = 0, **arm: Any
-) -> list[dict[str, Any]]:
+def session(commit, role="head", ours=1.0, wander=0.0, count=4, seed=0, **arm):
     """Trials of one commit; in each of them the clocks wander, for us and the baseline alike."""
     random = np.random.default_rng(seed)
     lines = []
@@ -53,14 +49,14 @@ def session(
     return lines
 
 
-def recorded(tmp_path: Path, *lines: Mapping[str, Any]) -> Path:
+def recorded(tmp_path, *lines):
     results = tmp_path / "results"
     done = records.record([trials.write(tmp_path / "trials.jsonl", *lines)], results)
     assert not done.problems
     return results
 
 
-def judged(results: Path) -> gate.Judged:
+def judged(results):
     found = gate.gate(results, trials.BASE, trials.HEAD, policy.load())
     assert len(found) == 1
     return found[0]
@@ -85,7 +81,7 @@ def test_the_same_code_recorded_twice_is_same_however_the_clocks_wander(tmp_path
 
 
 def test_commits_that_ran_together_are_paired(tmp_path):
-    def both(number: int, ours: float, theirs: float) -> list[Any]:
+    def both(number, ours, theirs):
         return [trials.ok(times(factor, number + 100 * side)) for side, factor in enumerate((ours, theirs))]
 
     lines = [
@@ -153,7 +149,7 @@ COMMITS = ("0bb5fe41", "ac225b37", "f3ad7fbf", "52e34d2c", "08f6730c", "484887d8
 """Those whose records of H200s were there when the values were stored."""
 
 
-def said(judgement: Any) -> dict[str, Any]:
+def said(judgement):
     """The numbers and verdicts of a judgement, without its sentences."""
     document = to_json(judgement)
     cases = [
@@ -179,7 +175,7 @@ def said(judgement: Any) -> dict[str, Any]:
     return {"verdict": document["verdict"], "cases": cases, "groups": groups, "floors": floors}
 
 
-def replays() -> Iterator[tuple[str, Any]]:
+def replays():
     """(name, judgement) of every recorded file, also by the times alone where code objects are known."""
     rules = policy.load()
     with tempfile.TemporaryDirectory() as folder:
@@ -214,7 +210,7 @@ def replays() -> Iterator[tuple[str, Any]]:
         yield f"{name}, by time", judge([dataclasses.replace(c, same_code=None) for c in read], rules)
 
 
-def gates() -> Iterator[tuple[str, Any]]:
+def gates():
     """(name, judgement) of every pair of recorded commits of a machine."""
     rules = policy.load()
     frame = records.load(ROOT / "results")
@@ -225,7 +221,7 @@ def gates() -> Iterator[tuple[str, Any]]:
                 yield f"{machine}/{base[:8]}..{head[:8]}", one.judgement
 
 
-def frame() -> list[dict[str, Any]]:
+def frame():
     """The rows of the records, with what is derived from them."""
     derived = derive.derive(records.load(ROOT / "results"))
     derived = derived[derived["commit"].str[:8].isin(COMMITS) & derived["machine"].str.startswith("h200")]
@@ -236,9 +232,9 @@ def frame() -> list[dict[str, Any]]:
     ]
 
 
-def values(name: str) -> Any:
+def values(name):
     """What is compared, as plain JSON values."""
-    found: Any = {
+    found = {
         "replays": lambda: {name: said(j) for name, j in replays()},
         "gates": lambda: {name: said(j) for name, j in gates()},
         "frame": frame,
@@ -251,7 +247,7 @@ MEANT = (("CANNOT TELL", "NEW"), ("GONE", "CANNOT TELL"))
 too; since 2026-11-28 it is said where base's files declare nothing, and GONE where head's declare a case no more."""
 
 
-def differences(now: Any, then: Any, where: str = "") -> Iterator[str]:
+def differences(now, then, where=""):
     """Paths of the values that differ."""
     if isinstance(now, dict) and isinstance(then, dict):
         for key in {**now, **then}:
@@ -266,14 +262,14 @@ def differences(now: Any, then: Any, where: str = "") -> Iterator[str]:
         yield f"{where}: {now!r}, was {then!r}"
 
 
-def _named_then(now: list[Any], then: list[Any]) -> list[Any]:
+def _named_then(now, then):
     """Without cases that head no longer declares and that were not named then."""
     names = {case["case"] for case in then if isinstance(case, dict) and "case" in case}
     gone = [isinstance(case, dict) and case.get("verdict") == "GONE" and case["case"] not in names for case in now]
     return [case for case, is_gone in zip(now, gone, strict=True) if not is_gone]
 
 
-def stored(name: str) -> Path:
+def stored(name):
     return STORED / f"{name}.json.gz"
 
 

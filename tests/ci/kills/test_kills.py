@@ -45,7 +45,7 @@ def _orphans():
     prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def below(process: int) -> list[int]:
+def below(process):
     """Descendants of a process that have not ended, of whatever depth; those of ours that have are waited for."""
     found = []
     for file in Path(f"/proc/{process}/task").glob("*/children"):
@@ -58,7 +58,7 @@ def below(process: int) -> list[int]:
     return found
 
 
-def start(scene: scenes.Scene, folder: Path) -> subprocess.Popen[bytes]:
+def start(scene, folder):
     env = {**os.environ, "PYTHONPATH": str(scenes.ROOT), "RIDGELINE_LOCKS": str(folder.parent / "locks")}
     with (folder.parent / "said").open("wb") as out:
         return subprocess.Popen(
@@ -66,11 +66,11 @@ def start(scene: scenes.Scene, folder: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def said(folder: Path) -> str:
+def said(folder):
     return (folder / "said").read_text(errors="replace")[-1500:]
 
 
-def outcome(scene: scenes.Scene, folder: Path, others: set[int]) -> object:
+def outcome(scene, folder, others):
     code = start(scene, folder).wait(HANGS_S)
     until(lambda: not {*below(os.getpid())} - others, "the end of what it started", every_s=0.01)
     return scene.outcome(folder, code)

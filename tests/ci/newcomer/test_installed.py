@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ci.trials.file import read
-from tests.ci.newcomer.conftest import LEGAL, ROOMS, Installed
+from tests.ci.newcomer.conftest import LEGAL, ROOMS
 from tests.kit import ROOT, git, mostly_nightly, repository
 
 pytestmark = pytest.mark.slow  # whichever came first would build the wheel
@@ -46,7 +46,7 @@ def softmax(x, dim):
 """
 
 
-def project(folder: Path, installed: Installed) -> Path:
+def project(folder, installed):
     folder.mkdir()
     for name in (*(f"{room}/__init__.py" for room in ROOMS), "kernels/hardware.py", "kernels/project.py"):
         (folder / name).parent.mkdir(exist_ok=True)

@@ -7,7 +7,6 @@ import importlib.metadata
 import json
 import signal
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +23,7 @@ MI300X = Pool(
 )
 
 
-def devices(words: Sequence[str]) -> list[str]:
+def devices(words):
     return [word.removeprefix("--device=") for word in words if word.startswith("--device=")]
 
 

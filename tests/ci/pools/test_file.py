@@ -15,7 +15,6 @@ import pytest
 from ci.pools import command, file
 from ci.pools.__main__ import main
 from ci.pools.file import Container, Isolation, Pool, PoolsError, RunsOn
-from tests.ci.pools.conftest import Host
 
 DOCKER = """
 [pool.m]
@@ -43,7 +42,7 @@ refs = ["refs/heads/main"]
 """
 
 
-def changed(where: str, key: str, value: object) -> dict[str, object]:
+def changed(where, key, value):
     """The document above with one key of "pool.m" changed, or removed with value None."""
     document = copy.deepcopy(tomllib.loads(DOCKER))
     table = document
@@ -245,7 +244,7 @@ def test_what_would_run_for_six_projects(host, golden):
     golden("pools/six_projects.txt", "\n".join(shown) + "\n")  # type: ignore[operator]
 
 
-def _shown(host: Host, path: Path):  # type: ignore[no-untyped-def]
+def _shown(host, path):  # type: ignore[no-untyped-def]
     pools = file.load(path)
     for pool in pools.pools.values():
         for gpus in pool.gpus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from ci import doctor
 from ci.__main__ import main
@@ -22,20 +22,20 @@ def asked(monkeypatch, tmp_path):
     monkeypatch.setenv("RIDGELINE_NODE", "gpu-07")
     for name in ("RIDGELINE_POOL", "RIDGELINE_GPUS", "SLURMD_NODENAME"):
         monkeypatch.delenv(name, raising=False)
-    questions: list[tuple[str, ...]] = []
+    questions = []
     answer(monkeypatch, questions)
     return questions
 
 
-def answer(monkeypatch: pytest.MonkeyPatch, questions: list[tuple[str, ...]], *problems: dict[str, str]) -> None:
-    def query(*words: str, limit_s: float) -> dict[str, object]:
+def answer(monkeypatch, questions, *problems):
+    def query(*words, limit_s):
         questions.append(words)
         return {"problems": list(problems), "facts": {"gpus": {"count": 8}}}
 
     monkeypatch.setattr(doctor, "query", query)
 
 
-def invoke(*arguments: str) -> Result:
+def invoke(*arguments):
     return CliRunner().invoke(main, ["doctor", "--node", *arguments], standalone_mode=True)
 
 
@@ -68,7 +68,7 @@ def test_a_fault_leaves_with_3_and_one_sentence(asked, monkeypatch):
 
 
 def test_a_preflight_without_an_answer_is_a_fault(asked, monkeypatch):
-    def fail(*words: str, limit_s: float) -> None:
+    def fail(*words, limit_s):
         raise MeasureError("gave no answer within 120 s: a GPU or its driver may hang")
 
     monkeypatch.setattr(doctor, "query", fail)

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
 from ci.records import cache
-from ci.records.cache import SCHEMA, Parsed, RowCache, digest_of, table_of
+from ci.records.cache import SCHEMA, RowCache, digest_of, table_of
 from ci.records.importing import COLUMNS, imported_times, keep, part_of, source_digest
 
 
 class Records:
     """Small text files, some numbers each; "bad" is a problem; counts how often a file is parsed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path, self.parsed = path, list[str]()
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name, text):
         (self.path / name).write_text(text)
 
-    def parse(self, file: Path) -> Parsed:
+    def parse(self, file):
         self.parsed.append(file.name)
         text = file.read_text()
         if text == "bad":
@@ -31,17 +27,17 @@ class Records:
         numbers = list(map(float, text.split()))
         return table_of({"kernel": file.name, "seconds": numbers, "date": 0}, len(numbers)), []
 
-    def load(self) -> tuple[list[str], list[str]]:
+    def load(self):
         files = {digest_of(file.name, [file]): file for file in sorted(self.path.glob("*.txt"))}
         records = {digest: lambda file=file: self.parse(file) for digest, file in files.items()}
         rows, problems = RowCache(self.path / "cache").rows(records, others_go=True)
         return shown(rows), problems
 
-    def files(self) -> list[Path]:
+    def files(self):
         return sorted((self.path / "cache").glob("*.parquet"))
 
 
-def shown(rows: pa.Table) -> list[str]:
+def shown(rows):
     return sorted(f"{row['kernel']}/{row['seconds']:g}" for row in rows.to_pylist())
 
 
@@ -72,7 +68,7 @@ def test_changed_new_and_deleted_records_are_seen(records):
     assert len(records.files()) == 2, "what no record has any more is gone"
 
 
-DAMAGE: dict[str, Callable[[Path], object]] = {
+DAMAGE = {
     "gone": lambda file: file.unlink(),
     "torn": lambda file: file.write_bytes(b"PAR1 torn"),
     "empty": lambda file: file.write_bytes(b""),
@@ -116,7 +112,7 @@ def test_a_cache_that_cannot_be_written_only_costs_time(records):
 # ---- imported rows: the same kind of file, of which the rows cannot be made again ------------------------------------
 
 
-def rows(name: str, *seconds: float) -> pa.Table:
+def rows(name, *seconds):
     return table_of({"kernel": name, "seconds": list(seconds), "date": 0}, len(seconds), COLUMNS)
 
 

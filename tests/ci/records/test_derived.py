@@ -12,12 +12,11 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from benchmarks.programs.reader import readers
 from ci.__main__ import main
@@ -65,7 +64,7 @@ GATHER = {
 }
 
 
-def frame(*rows: dict[str, Any]) -> pd.DataFrame:
+def frame(*rows):
     return derive.derive(pd.DataFrame(rows))
 
 
@@ -193,11 +192,11 @@ GUIDE = (ROOT / ".github/guides/tables.md").read_text(encoding="utf-8")
 KEY = ["machine", "commit", "env", "kernel", "backend", "case"]
 
 
-def run(*arguments: object) -> Result:
+def run(*arguments):
     return CliRunner().invoke(main, [str(one) for one in arguments], standalone_mode=True)
 
 
-def sortable(frame: pd.DataFrame) -> pd.DataFrame:
+def sortable(frame):
     texts = dict.fromkeys(KEY, str)
     return frame.astype(texts).sort_values(KEY, ignore_index=True)
 
@@ -278,7 +277,7 @@ def test_an_import_is_the_same_in_every_time_zone(tmp_path, monkeypatch):
 # What each GPU reported while it measured, read of trials and kept with their rows.
 
 
-def gpu_reading(clock: float, power: float, throttle: str) -> dict[str, object]:
+def gpu_reading(clock, power, throttle):
     """Of two devices, the second 100 MHz slower."""
     first = {"sm_clock_mhz": clock, "power_w": power, "temperature_c": power / 10, "throttle": throttle}
     return {**first, "others": [{**first, "sm_clock_mhz": clock - 100}]}
@@ -292,7 +291,7 @@ DURING = [
 ]
 
 
-def line(**facts: object) -> dict[str, object]:
+def line(**facts):
     return {**made_trials.trial(), "state": {"during": DURING}, **facts}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,6 @@ from ci.judging import policy
 from ci.judging.recorded import GateError, gate
 from ci.records import ledger, store
 from ci.records.ledger import Explanation, RecordedCause, TriedCause, machine_folders
-from ci.trials.trial import Trial
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, failed, trial, write
 from tests.ci.sweeps.made_lines import line
 
@@ -81,7 +79,7 @@ POINTS = [({"num_warps": 8}, 0.9), ({"num_warps": 2}, 1.3)]
 PLACE = f"sweeps/{MACHINE['name']}/{HEAD[:8]}-{ENV}-gemm"
 
 
-def swept(results: Path) -> list[Trial]:
+def swept(results):
     """The lines of the record of the sweep."""
     return store.recorded_trials(results / PLACE, [])
 

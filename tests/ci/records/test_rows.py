@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +48,7 @@ BACKENDS = {{"ours": ours, "library": library, "narrow": narrow, "wrong": wrong}
 class Project:
     """A throw-away repository with commits of a toy kernel."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.root, self.home = root / "project", root / "home"
         self.home.mkdir()
         (self.root / "benchmarks").mkdir(parents=True)
@@ -65,15 +64,15 @@ class Project:
         (self.root / ".gitignore").write_text("__pycache__/\n.asv/\nresults/\n")
         self.git("init", "-q", "-b", "main")
 
-    def git(self, *arguments: str) -> str:
+    def git(self, *arguments):
         return git(self.root, *arguments)
 
-    def commit(self, message: str) -> str:
+    def commit(self, message):
         self.git("add", "-A")
         self.git("commit", "-q", "-m", message)
         return self.git("rev-parse", "HEAD")
 
-    def asv(self, *arguments: str, code: int | None = 0, **environment: str) -> str:
+    def asv(self, *arguments, code=0, **environment):
         env = {**os.environ, "HOME": str(self.home), "COLUMNS": "200", "RIDGELINE_ROUNDS": "40", **environment}
         command = [sys.executable, "-m", "asv", *arguments]
         done = subprocess.run(command, cwd=self.root, env=env, capture_output=True, text=True)
@@ -81,10 +80,10 @@ class Project:
         assert code is None or done.returncode == code, output
         return output
 
-    def record(self, commit: str) -> dict:
+    def record(self, commit):
         return json.loads((self.root / "results" / MACHINE / f"{commit[:8]}-{ENV}.json").read_text())
 
-    def measured(self) -> list[str]:
+    def measured(self):
         return (self.root / ".asv" / "env" / ENV / "measured.log").read_text().split("\n")[:-1]
 
 
@@ -104,14 +103,14 @@ def project(tmp_path_factory):
     return project
 
 
-def table(project: Project, commit: str, name: str = "toy.track_time") -> dict[tuple[str, ...], float | None]:
+def table(project, commit, name="toy.track_time"):
     """Values by parameters, of the asv file of a commit."""
     row = project.record(commit)["results"][name]
     keys = itertools.product(*[[text[1:-1] for text in axis] for axis in row[1]])
     return dict(zip(keys, row[0], strict=True))
 
 
-def lines_of(output: str, name: str) -> list[str]:
+def lines_of(output, name):
     return [line for line in output.splitlines() if name in line]
 
 
@@ -321,16 +320,16 @@ def test_rows_of_another_version_are_marked_by_asv(project, tmp_path):
 CASE = "m16"
 
 
-def two_baselines() -> dict[str, Any]:
+def two_baselines():
     return declaration(backends=("triton", "blas", "other")) | {"baselines": ["blas", "other"]}
 
 
-def rows(tmp_path: Path, *trials: dict[str, Any]) -> Any:
+def rows(tmp_path, *trials):
     store.record([write(tmp_path / "trials.jsonl", *trials)], tmp_path / "results")
     return store.load(tmp_path / "results").set_index(["backend", "case"])
 
 
-def drifting(number: int, ours: float, blas: float, other: float) -> dict[str, Any]:
+def drifting(number, ours, blas, other):
     """A trial whose clock drifts by 30 %: all arms alike, round by round."""
     drift = np.linspace(1, 1.3, 9)
     arms = {f"head/{name}": ok(list(s * drift)) for name, s in (("triton", ours), ("blas", blas), ("other", other))}

@@ -11,7 +11,6 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,7 +39,7 @@ def results(tmp_path):
 def record(tmp_path, results):
     """Record trials through a new file."""
 
-    def do(*lines: dict[str, Any], **options: Any) -> records.Recorded:
+    def do(*lines, **options):
         return records.record(
             [write(tmp_path / f"trials{len(list(tmp_path.iterdir()))}.jsonl", *lines)], results, **options
         )
@@ -48,7 +47,7 @@ def record(tmp_path, results):
     return do
 
 
-def samples(results: Path, commit: str, case: str = "m16") -> list[Any]:
+def samples(results, commit, case="m16"):
     """Seconds of gemm/triton in a recorded case, one array per trial."""
     for place in records.places(results, NAME, commit, ENV):
         found = records.pool_at(results, place)
@@ -57,17 +56,17 @@ def samples(results: Path, commit: str, case: str = "m16") -> list[Any]:
     return []
 
 
-def asv_file(results: Path, commit: str = HEAD, env: str = ENV) -> Path:
+def asv_file(results, commit=HEAD, env=ENV):
     return results / NAME / f"{commit[:8]}-{env}.json"
 
 
-def notes_file(results: Path, commit: str = HEAD) -> Path:
+def notes_file(results, commit=HEAD):
     """The only notes of a commit."""
     (path,) = (results / NAME).glob(f"{commit[:8]}-{ENV}.*.notes.jsonl.gz")
     return path
 
 
-def content(folder: Path) -> dict[str, bytes]:
+def content(folder):
     return {
         str(f.relative_to(folder)): f.read_bytes()
         for f in sorted(folder.rglob("*"))
@@ -75,12 +74,12 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def row(results: Path, name: str = "gemm.track_time", commit: str = HEAD) -> dict[str, Any]:
+def row(results, name="gemm.track_time", commit=HEAD):
     data = json.loads(asv_file(results, commit).read_text())
     return dict(zip(data["result_columns"], data["results"][name], strict=False))
 
 
-def one(results: Path, **where: str) -> pd.Series:
+def one(results, **where):
     frame = records.load(results)
     for column, value in where.items():
         frame = frame[frame[column] == value]
@@ -399,7 +398,7 @@ def test_records_of_two_branches_merge_without_a_conflict(tmp_path):
     assert json.loads(asv_file(results, BASE).read_text())["results"]["gemm.track_time"][10][0] == 4 * len(TIMES)
 
 
-def commit_all(folder: Path) -> None:
+def commit_all(folder):
     git(folder, "add", "-A")
     git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "records")
 
@@ -512,7 +511,7 @@ def test_an_interruption_between_two_files_is_put_right(record, results, tmp_pat
     records.record([file], whole)
     real, calls = os.replace, []
 
-    def power_cut(source: Any, target: Any) -> None:
+    def power_cut(source, target):
         if str(target).endswith(".json"):
             raise KeyboardInterrupt
         calls.append(target)
@@ -652,7 +651,7 @@ def test_a_file_of_another_kind_is_one_refusal(good, tmp_path, monkeypatch):
 # Records of sustained calls: a folder of their own, never pooled with spaced ones, and shown beside them.
 
 
-def sustained(number: int = 0, slower: float = 1.2, **more):
+def sustained(number=0, slower=1.2, **more):
     """A trial in bursts: triton as fast as blas there, and twice as slow where calls are spaced."""
     triton, blas = ([slower * one for one in TIMES] for _ in range(2))
     cases = {"m16": {"head/triton": ok(triton), "head/blas": ok(blas)}}

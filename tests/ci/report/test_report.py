@@ -20,7 +20,6 @@ from ci.records.ledger import Explanation, TriedCause
 from ci.report import Report, ReportWarning, Side, Skip, json_report, markdown, terminal, words
 from ci.report.run_summary import minutes, seconds_of
 from ci.stats.types import Clocks
-from ci.trials.trial import Trial
 from tests.ci.made_trials import failed, parsed, trial
 from tests.ci.report import samples
 
@@ -28,7 +27,7 @@ Golden = Callable[[str, str], None]
 NAMES = ["slower", "same", "broken", "hostile"]
 
 
-def sample(name: str) -> Report:
+def sample(name):
     return getattr(samples, name)()
 
 
@@ -122,7 +121,7 @@ def test_foreign_text_is_inert_on_a_terminal(text):
     json_report.dumps(report).encode("utf-8")
 
 
-def hostile_report(text: str) -> Report:
+def hostile_report(text):
     """Every foreign text of a report is this one."""
     moved = CaseVerdict(text, text, text, Verdict.SLOWER, 1.1, 1.09, 1.11, evidence=(text,), warnings=(text,))
     unsure = dataclasses.replace(moved, verdict=Verdict.CANNOT_TELL, ratio=None, case=text + "2")
@@ -176,7 +175,7 @@ def test_floors_that_were_not_timed_are_one_line_per_cause():
 # ---- markdown ----
 
 
-def _visible(markdown_text: str) -> str:
+def _visible(markdown_text):
     return html.unescape(markdown_text)
 
 
@@ -265,7 +264,7 @@ def test_numbers_that_are_not_finite_become_null():
     assert json_report.loads(text.encode()).clocks["base"].sm_clock_mhz is None
 
 
-def broken_document(change: Callable[[dict], object]) -> bytes:
+def broken_document(change):
     document = json_report.document(sample("slower"))
     change(document)
     return json.dumps(document).encode()
@@ -401,7 +400,7 @@ ROOT = Path(__file__).resolve().parents[3]
 # Where the seconds of a run went: all of them, in the order of a trial, as a sentence, a table and JSON.
 
 
-def lasting(**more: object) -> Trial:
+def lasting(**more):
     return parsed({**trial(), **more})
 
 

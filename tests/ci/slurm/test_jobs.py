@@ -18,7 +18,7 @@ from ci.__main__ import main
 from ci.pools.file import Pool, PoolsError
 from ci.slurm import jobs, on_nodes, runner
 from ci.slurm.client import SlurmError
-from ci.slurm.jobs import PREFIX, ROUNDS, JobError, JobSpec, JobStatus, State, attempt_lines, missing_tasks
+from ci.slurm.jobs import PREFIX, ROUNDS, JobError, JobSpec, State, attempt_lines, missing_tasks
 from ci.slurm.on_nodes import append_new_lines, end_job, run_task
 from tests.needed import needed
 from tests.standins.slurm import SlurmCluster, environment, pids, until
@@ -73,24 +73,24 @@ class Place:
     tmp_path: Path
 
     @property
-    def jobs(self) -> Path:
+    def jobs(self):
         return self.tmp_path / "my jobs"
 
-    def runners(self, partition: str = "mi300x", gres: str = "mi300x") -> str:
+    def runners(self, partition="mi300x", gres="mi300x"):
         path = self.tmp_path / f"{partition}.toml"
         path.write_text(RUNNERS.format(venv=Path(sys.executable).parents[1], partition=partition, gres=gres))
         return str(path)
 
-    def submit(self, text: str, **fields: object) -> Path:
+    def submit(self, text, **fields):
         """The folder of a job that runs a program."""
         given = {"runners": self.runners(), "gpus": 1, "publishes": True, "cwd": str(ROOT)} | fields
         spec = JobSpec("test", ("-c", text), pool="pool", **given)  # type: ignore[arg-type]
         return self.jobs / jobs.submit(spec, self.jobs, self.cluster.slurm)
 
-    def status(self, job: Path) -> JobStatus:
+    def status(self, job):
         return jobs.status(job, self.cluster.slurm)
 
-    def end(self, job: Path, seconds: float = 120.0) -> JobStatus:
+    def end(self, job, seconds=120.0):
         until(lambda: self.status(job).state.is_final, f"the end of {job.name}", seconds, every_s=0.5)
         return self.status(job)
 
@@ -100,16 +100,16 @@ def place(slurm_cluster, tmp_path):
     return Place(slurm_cluster, tmp_path)
 
 
-def count(total: int, pause: float = 0.05) -> str:
+def count(total, pause=0.05):
     return COUNT.format(total=total, pause=pause)
 
 
-def numbers(job: Path) -> list[int]:
+def numbers(job):
     """Of the union, in its order."""
     return [json.loads(line)["number"] for line in (job / "trials.jsonl").read_text().splitlines()]
 
 
-def attempts(job: Path) -> int:
+def attempts(job):
     return len(list(job.glob("*-*.jsonl")))
 
 
@@ -284,7 +284,7 @@ def job(tmp_path):
     return folder
 
 
-def write(job: Path, *, code: int = 0, **fields: object) -> JobSpec:
+def write(job, *, code=0, **fields):
     """Describe the job as `submit` does."""
     fields = {"publishes": True, **fields}
     spec = JobSpec("run", ("-c", PROGRAM.replace("CODE", str(code))), str(job), "mi300x", **fields)  # type: ignore[arg-type]
@@ -292,7 +292,7 @@ def write(job: Path, *, code: int = 0, **fields: object) -> JobSpec:
     return spec
 
 
-def result(job: Path) -> dict[str, object]:
+def result(job):
     return dict(json.loads((job / "result.json").read_text()))
 
 

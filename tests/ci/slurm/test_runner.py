@@ -7,7 +7,6 @@ import os
 import subprocess
 import time
 import tomllib
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +16,7 @@ from ci.github.client import GitHub, GitHubError
 from ci.pools import file
 from ci.pools.file import Pool, RunnerSettings, RunsOn
 from ci.slurm.client import QueueRow, Slurm
-from ci.slurm.runner import HubJob, Offer, Plan, RunnerService, Sight, offer_of, plan_round, prepare_folder, refusal
+from ci.slurm.runner import HubJob, Offer, RunnerService, Sight, offer_of, plan_round, prepare_folder, refusal
 from tests.standins.runner import RunnerHub
 
 SETTINGS = RunnerSettings(
@@ -32,23 +31,23 @@ ONE, EIGHT = Offer(MI300X, 1), Offer(MI300X, 8)
 OFFERS = (ONE, EIGHT)
 
 
-def job(number: int, status: str = "queued", offer: Offer = ONE, runner: str = "", **changed: str) -> HubJob:
+def job(number, status="queued", offer=ONE, runner="", **changed):
     run = {"path": SETTINGS.workflows[0], "head_branch": "main", "event": "schedule", "head": "o/r"} | changed
     run["head_repository"] = {"full_name": run.pop("head")}  # type: ignore[assignment]
     return HubJob(number, offer.labels, status, runner, refusal(run, SETTINGS))
 
 
-def row(number: int, state: str = "PENDING", offer: str = "mi300x-1") -> QueueRow:
+def row(number, state="PENDING", offer="mi300x-1"):
     return QueueRow("7", f"rl-{number}", state, comment=offer)
 
 
-def plan(jobs: list[HubJob], rows: list[QueueRow], runners: tuple[str, ...] = (), most: int = 3) -> Plan:
+def plan(jobs, rows, runners=(), most=3):
     at_work = frozenset(job.runner for job in jobs if job.runner)
     seen = Sight(tuple(jobs), {name: n for n, name in enumerate(runners)}, at_work, tuple(rows))
     return plan_round(seen, OFFERS, most)
 
 
-def submitted(made: Plan) -> list[tuple[str, str]]:
+def submitted(made):
     return [(name, offer.name) for name, offer in made.submit]
 
 
@@ -116,10 +115,10 @@ STEPS = st.lists(st.tuples(STEP, st.integers(0, 5)), max_size=60)
 @given(STEPS)
 def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_nobody_else(steps):
     """GitHub routes a queued job to any idle runner; runners start, take, end; jobs are queued and cancelled."""
-    jobs: dict[int, HubJob] = {}
-    rows: dict[str, QueueRow] = {}
+    jobs = {}
+    rows = {}
 
-    def round_() -> Plan:
+    def round_():
         at_work = frozenset(one.runner for one in jobs.values() if one.runner)
         made = plan_round(Sight(tuple(jobs.values()), {}, at_work, tuple(rows.values())), (ONE,), SETTINGS.jobs)
         for name, offer in made.submit:
@@ -295,13 +294,13 @@ def test_the_folder_and_the_configuration_are_for_this_user_only(place):
     assert [path.name for path in place.iterdir() if "c2VjcmV0" in path.read_text()] == ["config"]
 
 
-def start(place: Path, program: Path) -> subprocess.Popen[str]:
+def start(place, program):
     argv = ["bash", str(place / "start.sh"), str(place), str(program)]
     env = os.environ | {"SLURM_JOB_ID": "17", "TMPDIR": str(place.parent)}
     return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def program(tmp_path: Path, lines: str) -> Path:
+def program(tmp_path, lines):
     folder = tmp_path / "actions-runner"
     for name in ("bin", "externals", "_work"):
         (folder / name).mkdir(parents=True)

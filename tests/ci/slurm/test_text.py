@@ -12,13 +12,13 @@ import pytest
 from ci.pools.file import Pool, Pools, Site
 from ci.slurm import client
 from ci.slurm.client import Slurm, SlurmAway, batch_script, ranges
-from tests.standins.slurm import SlurmCluster, until
+from tests.standins.slurm import until
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "slurm"
 VERSIONS = ("22.05", "24.11", "26.05")
 
 
-def printed(version: str, name: str) -> str:
+def printed(version, name):
     return (RECORDINGS / version / f"{name}.txt").read_text()
 
 
@@ -89,7 +89,7 @@ def test_ranges(numbers, text):
 # Our client against a real Slurm.
 
 
-def submit(cluster: SlurmCluster, folder: Path, text: str, *options: str) -> str:
+def submit(cluster, folder, text, *options):
     """The name of a job that runs a line of bash."""
     script, name = folder / "job.sh", f"rl-test-{secrets.token_hex(4)}"
     script.write_text(f"#!/bin/bash\n#SBATCH --job-name={name}\n{text}\n")
@@ -98,7 +98,7 @@ def submit(cluster: SlurmCluster, folder: Path, text: str, *options: str) -> str
     return name
 
 
-def ended(cluster: SlurmCluster, name: str, seconds: float = 45.0) -> list[str]:
+def ended(cluster, name, seconds=45.0):
     """States of a job's tasks when all have ended."""
     until(lambda: (rows := cluster.slurm.rows(name)) and all(row.has_ended for row in rows), f"job {name}", seconds)
     return sorted(row.state for row in cluster.slurm.rows(name))

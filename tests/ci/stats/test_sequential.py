@@ -60,7 +60,7 @@ def test_thousands_of_cases_raise_the_bar():
 RULE = DecisionRule(within=0.01, smallest=0.003, bias=0.0005, tail=5e-5, confidence=0.99)
 
 
-def played(now: SoFar, later: int, rule: DecisionRule, draws: int = 200_000) -> float:
+def played(now, later, rule, draws=200_000):
     """The oracle: draw an effect, how much trials differ, and the estimate after all trials; decide by the words."""
     rng = np.random.default_rng(5)
     width = stats.norm.ppf(0.5 + rule.confidence / 2)
@@ -94,20 +94,20 @@ def test_needed_is_the_first_number_of_trials_that_is_sure_enough():
 # The number of rounds that tells most in a second: against a search, within its limits, and by the noise alone.
 
 
-def made(of_round: float, tau: float, trials: int = 400, rounds: int = 40) -> Shifts:
+def made(of_round, tau, trials=400, rounds=40):
     """Trials whose shifts scatter as the model says."""
     random = np.random.default_rng(4)
     shift = random.normal(0.0, np.sqrt(tau**2 + of_round**2 / rounds), trials)
     return Shifts(shift, np.full(trials, of_round**2 / rounds), np.zeros(trials), np.zeros(trials))
 
 
-def had(count: int, trials: int = 400) -> np.ndarray:
+def had(count, trials=400):
     return np.full(trials, float(count))
 
 
 @pytest.mark.parametrize(("of_round", "tau", "start", "usual"), [(0.02, 0.004, 300, 40), (0.03, 0.003, 60, 20)])
 def test_no_other_number_tells_more_in_a_second(of_round, tau, start, usual):
-    def told(rounds: int) -> float:
+    def told(rounds):
         return 1 / ((start + rounds) * (tau**2 + of_round**2 / rounds))
 
     found = next_rounds(made(of_round, tau, rounds=usual), had(usual), 0.0001, TrialSeconds(start * 0.01, 0.01))

@@ -23,32 +23,27 @@ WARM_UP = 50
 Draw = Callable[[np.random.Generator, int, int], FloatArray]
 
 
-def gaussian(rng: np.random.Generator, series: int, points: int) -> FloatArray:
+def gaussian(rng, series, points):
     return np.asarray(SIGMA * rng.normal(size=(series, points)))
 
 
-def heavy(rng: np.random.Generator, series: int, points: int) -> FloatArray:
+def heavy(rng, series, points):
     """Student's t with 3 degrees of freedom, scaled to the same standard deviation."""
     return np.asarray(SIGMA / np.sqrt(3) * rng.standard_t(3, size=(series, points)))
 
 
-def correlated(rng: np.random.Generator, series: int, points: int, correlation: float = 0.5) -> FloatArray:
+def correlated(rng, series, points, correlation=0.5):
     """AR(1)."""
     shocks = rng.normal(size=(series, points + WARM_UP)) * np.sqrt(1 - correlation**2)
     return np.asarray(SIGMA * lfilter([1], [1, -correlation], shocks, axis=1)[:, WARM_UP:])
 
 
-def outliers(rng: np.random.Generator, series: int, points: int) -> FloatArray:
+def outliers(rng, series, points):
     """Gaussian, and 1 % of the points 30 % slower."""
     return np.asarray(gaussian(rng, series, points) + np.log(1.3) * (rng.random((series, points)) < 0.01))
 
 
-KINDS: dict[str, Draw] = {
-    "gaussian": gaussian,
-    "t, 3 degrees": heavy,
-    "AR(1) 0.5": correlated,
-    "1 % outliers": outliers,
-}
+KINDS = {"gaussian": gaussian, "t, 3 degrees": heavy, "AR(1) 0.5": correlated, "1 % outliers": outliers}
 """What null series are made of, for which the false-alarm rate holds.  Two modes of which a short series shows first
 one, then the other are two levels to anybody; what a machine drifts by is taken off before (ci.history.series)."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,10 +14,10 @@ from ci.studies.declared.changes import Change, before_and_after
 from ci.studies.declared.cus import by_cus
 from ci.studies.declared.scaling import scaled
 from ci.studies.frame import with_derived
-from ci.studies.types import StudyError, StudyPart, Tried
+from ci.studies.types import StudyError, Tried
 from kernels.registry import discover
 
-PLAIN: Mapping[str, Any] = {
+PLAIN = {
     "machine": "h200x2",
     "env": "py3.12",
     "commit": "c0ffee",
@@ -56,7 +54,7 @@ PLAIN: Mapping[str, Any] = {
 }
 
 
-def made_rows(*rows: Mapping[str, Any]) -> pd.DataFrame:
+def made_rows(*rows):
     """A row for each mapping, over PLAIN, with every derived column."""
     return with_derived(pd.DataFrame([{**PLAIN, "kernel": PLAIN["operator"], **row} for row in rows]))
 
@@ -165,11 +163,11 @@ def one(request):
     return study_named(request.param)
 
 
-def cases_of(part: StudyPart) -> list:
+def cases_of(part):
     return [case for case in KERNELS[part.operator].cases if part.has(case.name, case.world)]
 
 
-def knobs_of(operator: str, backend: str) -> set[str]:
+def knobs_of(operator, backend):
     return set(list(inspect.signature(KERNELS[operator].backends[backend].build).parameters)[2:])
 
 

@@ -21,7 +21,7 @@ from ci.studies.types import Study, StudyPart, Tried
 from ci.sweeps.catalogue import Catalogue
 from ci.sweeps.measured import gathered
 from ci.sweeps.pruning import PointCompiler, Pruned, Rungs
-from ci.sweeps.run import Progressed, SweepPlan
+from ci.sweeps.run import Progressed
 from ci.trials.trial import Trial
 from tests.ci import made_trials
 from tests.ci.studies.test_declared import made_rows
@@ -181,13 +181,13 @@ def test_the_order_of_lines_does_not_matter_and_the_newest_counts(tmp_path):
 
 def test_a_part_is_compiled_ahead_when_the_one_before_it_is_measured(monkeypatch, tmp_path):
     study = dataclasses.replace(STUDY, parts=tuple(StudyPart(name, ("*",)) for name in ("gemm", "norm")))
-    done: list[str] = []
+    done = []
 
     def prune(catalogue, asked, *_):
         done.append(f"{catalogue.operator} compiled")
         return Pruned(asked)
 
-    def measure(plan: SweepPlan, console):
+    def measure(plan, console):
         done.append(f"{plan.operator} measured")
         plan.out.touch()
         return Progressed(None, None)

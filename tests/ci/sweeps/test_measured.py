@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ci.sweeps import measured as halving
-from ci.sweeps.measured import TrialShift, estimates, trial_shifts
+from ci.sweeps.measured import estimates, trial_shifts
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "h200"
 ROUNDS, LEAST = (8, 20, 40, 40, 40), 0.001
 
 
-def recorded(case: str) -> list[tuple[np.ndarray, np.ndarray]]:
+def recorded(case):
     """The A/A trials of a case: two processes of the same code, 40 rounds each, in seconds."""
     files = sorted(RECORDINGS.glob("ab_trials_gpu*.jsonl.gz"))
     rows = (row for file in files for row in gzip.decompress(file.read_bytes()).splitlines())
@@ -25,10 +24,10 @@ def recorded(case: str) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(np.array(one["base"]) * 1e-6, np.array(one["same"]) * 1e-6) for one in trials]
 
 
-def swept(truth: np.ndarray, noise: list, random: np.random.Generator, miss: float) -> tuple[int, int]:
+def swept(truth, noise, random, miss):
     """(winner, points that were measured after the first rung) of a sweep of points with these true log-ratios."""
     alive, later = np.arange(len(truth)), 0
-    seen: list[list[TrialShift]] = [[] for _ in truth]
+    seen = [[] for _ in truth]
     for rung, rounds in enumerate(ROUNDS):
         later += len(alive) if rung else 0
         pairs = [_rounds(noise[random.integers(len(noise))], rounds, truth[point], random) for point in alive]
@@ -40,13 +39,13 @@ def swept(truth: np.ndarray, noise: list, random: np.random.Generator, miss: flo
     return int(alive[np.argmin(made.mean)]), later
 
 
-def _rounds(trial: tuple, rounds: int, truth: float, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _rounds(trial, rounds, truth, random):
     start = random.integers(len(trial[0]) - rounds + 1)
     base, same = (arm[start : start + rounds] for arm in trial)
     return base, same * np.exp(truth)
 
 
-def grids(random: np.random.Generator, sweeps: int) -> Iterator[np.ndarray]:
+def grids(random, sweeps):
     """True log-ratios as a grid of tiles has them: a tail to 4 times slower, some near the best."""
     for _ in range(sweeps):
         yield np.sort(np.abs(random.normal(0, 0.25, 100)) + random.exponential(0.05, 100))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from tests.ci.sweeps.made_sweeps import catalogue, offer
 ANCHORS = {"m16": "triton"}
 
 
-def _point(**knobs: Any) -> Point:
+def _point(**knobs):
     return Point("m16", "triton", knobs)
 
 
@@ -37,7 +36,7 @@ def test_a_case_that_the_backend_refuses_is_dropped_with_its_sentence():
     assert found.count == 0
 
 
-def _entry(point: Point, **more: Any) -> dict[str, Any]:
+def _entry(point, **more):
     return {"case": point.case, **point.as_json(), "status": "ok", "equal": point.label, "metrics": {}, **more}
 
 
@@ -111,7 +110,7 @@ def test_values_have_the_type_of_the_knob(kind, good, bad):
 # Values of knobs and the points that they come to.
 
 
-def _knobs(*options: str, candidates: bool = False, offers=()) -> list[dict]:
+def _knobs(*options, candidates=False, offers=()):
     found = grid.points(catalogue(offers), grid.of_options(options), candidates)
     return [dict(point.knobs) for own in found.values() for point in own if point.knobs]
 

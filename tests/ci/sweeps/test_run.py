@@ -21,9 +21,8 @@ from rich.console import Console
 from benchmarks import lifetime
 from benchmarks.points import Point, UntimedPoint
 from ci.sweeps import measured, run, show
-from ci.sweeps.measured import Measured, SweepError, read
-from ci.sweeps.pruning import Dropped, DueRung, Pruned, Rungs, due, seen_in
-from ci.sweeps.run import SweepPlan
+from ci.sweeps.measured import SweepError, read
+from ci.sweeps.pruning import Dropped, Pruned, Rungs, due, seen_in
 from ci.trials.file import read as read_file
 from tests.ci.made_trials import MACHINE, parsed, trial, write
 from tests.ci.sweeps import driver
@@ -38,26 +37,26 @@ def stand_in(monkeypatch):
     monkeypatch.setattr(run, "command", driver.command)
 
 
-def rankings(of: Measured, pruned: Pruned | None = None) -> list[show.CaseRanking]:
+def rankings(of, pruned=None):
     return show.rankings(show.point_rows(of.frame), pruned)
 
 
-def _started(out: Path) -> subprocess.Popen[str]:
+def _started(out):
     argv = [sys.executable, "-m", "tests.ci.sweeps.driver", str(out)]
     return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
-def _lines(out: Path) -> int:
+def _lines(out):
     return out.read_bytes().count(b"\n") if out.exists() else 0
 
 
-def _measured(out: Path) -> Counter[tuple[int, str]]:
+def _measured(out):
     """How often each point was measured in each rung."""
     trials = read_file(out).trials
     return Counter((one.sweep.rung, id_) for one in trials if one.sweep for id_ in one.sweep.points)
 
 
-def _wait(done, what: str) -> None:
+def _wait(done, what):
     deadline = time.monotonic() + LIMIT_S
     while not done():
         assert time.monotonic() < deadline, what
@@ -102,7 +101,7 @@ def test_a_budget_ends_it_and_says_what_is_left(tmp_path):
     assert set(_measured(plan.out).values()) == {1}
 
 
-def _refused(plan: SweepPlan, words: str) -> None:
+def _refused(plan, words):
     with pytest.raises(SweepError, match=words):
         run.measure(plan, Console(quiet=True))
 
@@ -156,17 +155,17 @@ POINTS = [Point("m16", "triton", {"num_warps": warps}) for warps in TRUTH]
 RUNGS = Rungs((8, 20, 40))
 
 
-def _next(*lines, rungs: Rungs = RUNGS, points=POINTS) -> DueRung | None:
+def _next(*lines, rungs=RUNGS, points=POINTS):
     seen = seen_in([parsed(one) for one in lines], "gemm")
     return due({"m16": points}, rungs, seen, {"m16": "triton"})
 
 
-def _warps(found: DueRung | None) -> list[int]:
+def _warps(found):
     assert found is not None
     return [point.knobs["num_warps"] for point in found.points["m16"]]
 
 
-def _rung(warps, rung: int = 0, rounds: int = 8, **more):
+def _rung(warps, rung=0, rounds=8, **more):
     return line([({"num_warps": w}, TRUTH[w]) for w in warps], rung=rung, rounds=rounds, **more)
 
 
@@ -232,7 +231,7 @@ def test_the_anchor_drops_points_that_are_slower_than_it():
 FAST, SLOW = {"num_warps": 8}, {"num_warps": 2}
 
 
-def _row(found: measured.Measured, knobs: dict[str, int], case: str = "m16"):
+def _row(found, knobs, case="m16"):
     own = found.frame[found.frame["point"] == Point(case, "triton", knobs).id]
     assert len(own) == 1
     return own.iloc[0]

@@ -16,14 +16,14 @@ from ci.sweeps import tuning
 from ci.sweeps.catalogue import Catalogue
 from ci.sweeps.measured import SweepError
 from ci.sweeps.pruning import Pruned
-from ci.sweeps.tuning import Action, EntryDecision, LogTime, decide, mean_ratio, timed_case
+from ci.sweeps.tuning import Action, LogTime, decide, mean_ratio, timed_case
 from kernels._shared.tuning import PROVENANCE, read_tuned
 from tests.ci.sweeps.made_sweeps import FAST, OTHER, RULE, SLOW, TABLE, case, sweep
 
 FLOOR = 0.003
 
 
-def decision(tmp_path, ratios, cases=None, trials=3, entry=None) -> EntryDecision:
+def decision(tmp_path, ratios, cases=None, trials=3, entry=None):
     """Of the entry that the cases share."""
     cases = cases or [case(name, entry) for name in ratios]
     found = sweep(tmp_path, ratios, trials, entry)
@@ -142,7 +142,7 @@ def test_a_committed_table_without_decisions_stays_to_the_byte(path):
     assert tuning.PROVENANCE == PROVENANCE
 
 
-def written(tmp_path: Path) -> tuple[str, list]:
+def written(tmp_path):
     """A new entry, one that moved and one that goes."""
     file = tmp_path / "tuned.toml"
     file.write_text(TABLE)

@@ -8,7 +8,6 @@ import os
 import random
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -20,13 +19,13 @@ from ci.judging.types import Verdict
 from ci.trials import file
 from ci.trials.comparisons import comparisons
 from ci.trials.file import LONGEST_LINE, Followed, Rejected, TrialBatch, measured_operators, missing, parse_line, read
-from ci.trials.trial import Trial, unfit
+from ci.trials.trial import unfit
 from tests.ci import made_trials as made
 from tests.ci.made_trials import GONE, TIMES, failed, ok, parsed, tree, trial
 
 
-def nested(depth: int) -> Any:
-    value: Any = 0
+def nested(depth):
+    value = 0
     for _ in range(depth):
         value = [value]
     return value
@@ -203,7 +202,7 @@ def test_a_long_line_takes_no_other_with_it(tmp_path, monkeypatch):
 OPERATORS = ("gemm", "all_gather", "norm")
 
 
-def trials(*done: tuple[str, int]) -> list[Any]:
+def trials(*done):
     return [SimpleNamespace(operator=operator, number=number) for operator, number in done]
 
 
@@ -248,14 +247,14 @@ NUMA = {"kind": "NUMA balancing", "level": "warning", "text": "automatic NUMA ba
 SAID = "the node failed its preflight: GPU 3 (0000:c1:00.0): 2 uncorrected ECC errors; reset or replace it"
 
 
-def paired(number: int, *problems: dict[str, str], head: dict[str, Any] | None = None) -> Trial:
+def paired(number, *problems, head=None):
     """A trial in which head is twice as slow, or what is given."""
     slow = head or ok([2 * seconds for seconds in TIMES])
     line = made.paired({"m16": {"triton": (ok(), slow), "blas": (ok(), ok())}}, number)
     return parsed({**line, "preflight": {"problems": list(problems), "facts": {"numa_balancing": 0}}})
 
 
-def verdict(*trials: Trial):  # type: ignore[no-untyped-def]
+def verdict(*trials):  # type: ignore[no-untyped-def]
     [case] = judge(comparisons(trials), load()).cases
     return case
 

@@ -28,7 +28,7 @@ def line(number, unit="us", **cases):
     return {"trial": number, "unit": unit, "cases": cases or {"good": {"base": arm(), "head": arm()}}}
 
 
-def write(path: Path, lines, tail: str = "") -> Path:
+def write(path, lines, tail=""):
     path.write_text("".join(json.dumps(x) + "\n" for x in lines) + tail)
     return path
 

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -30,15 +29,15 @@ from tests.ci.why import toy
 from tests.kit import ROOT, commit, git
 
 
-def case(name: str, ratio: float = 1.05, low: float = 1.04) -> CaseVerdict:
+def case(name, ratio=1.05, low=1.04):
     return CaseVerdict(f"gemm/triton/{name}", "gemm", "triton", Verdict.SLOWER, ratio, low, ratio + 0.01, trials=4)
 
 
-def judgement(*cases: CaseVerdict) -> Judgement:
+def judgement(*cases):
     return Judgement(Verdict.SLOWER, "", cases)
 
 
-def trial(**knobs: tuple[int, int]):
+def trial(**knobs):
     """One trial; by case, num_stages of base and head."""
     arms = {
         name: {"triton": [{**made.ok(), "knobs": {"num_stages": value, "block_m": 64}} for value in values]}
@@ -127,7 +126,7 @@ def test_an_explanation_is_a_line_of_the_trial_file_once_and_no_trial(tmp_path):
 # `ridgeline ab` says why, on times that are measured: a knob, and an extra copy in one of two changed files.
 
 
-def ab(folder: Path, *words: str) -> tuple[int, dict]:
+def ab(folder, *words):
     command = [sys.executable, "-m", "ci", "ab", "main", "slow", "--rounds", "8", "--json", *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)

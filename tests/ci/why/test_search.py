@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 import numpy as np
 import pytest
@@ -20,17 +20,17 @@ Truth = Callable[[Collection[str]], float | None]
 """log(time / base's) of head with these put back; None where that does not build."""
 
 
-def suspect(name: str, weight: float = 3.0) -> Suspect:
+def suspect(name, weight=3.0):
     return Suspect(SuspectKind.FILE, name, path=name, weight=weight)
 
 
 class Played:
     """Measures by a truth, without noise, and remembers what was asked."""
 
-    def __init__(self, truth: Truth, most: int = 1000) -> None:
+    def __init__(self, truth, most=1000):
         self.truth, self.most, self.asked = truth, most, list[tuple[str, ...]]()
 
-    def __call__(self, put: Sequence[Suspect]) -> Slowdown | None:
+    def __call__(self, put):
         if len(self.asked) >= self.most:
             return None
         self.asked.append(tuple(one.name for one in put))
@@ -38,13 +38,11 @@ class Played:
         return Slowdown.failed("ImportError") if found is None else seen(found)
 
 
-def seen(log_ratio: float, error: float = ERROR) -> Slowdown:
+def seen(log_ratio, error=ERROR):
     return Slowdown(log_ratio, log_ratio - error, log_ratio + error, 3)
 
 
-def searched(
-    names: Sequence[str], truth: Truth, weights: Sequence[float] = (), most: int = 1000
-) -> tuple[Search, Played]:
+def searched(names, truth, weights=(), most=1000):
     played = Played(truth, most)
     whole = truth(set())
     assert whole is not None
@@ -53,12 +51,12 @@ def searched(
     return search, played
 
 
-def causes(search: Search) -> list[tuple[set[str], CauseAnswer]]:
+def causes(search):
     found = [one for one in search.findings if one.answer.explains]
     return [({one.name for one in finding.suspects}, finding.answer) for finding in found]
 
 
-def additive(**effects: float) -> Truth:
+def additive(**effects):
     """Every cause that is not put back adds its share of log time."""
     return lambda put: sum(effect for name, effect in effects.items() if name not in put)
 
@@ -80,7 +78,7 @@ def test_two_causes_each_get_their_share():
 
 @pytest.mark.parametrize("pair", list(itertools.combinations("abcd", 2)))
 def test_parts_that_build_only_together_are_named_together(pair):
-    def truth(put: Collection[str]) -> float | None:
+    def truth(put):
         both = len(set(pair) & set(put))
         return None if both == 1 else 0.0 if both else 0.02
 
@@ -133,7 +131,7 @@ def test_random_truths_against_every_subset(seed):
     needed = set(rng.choice(list(names), size=rng.integers(1, 4), replace=False))
     coupled = rng.random() < 0.5
 
-    def truth(put: Collection[str]) -> float | None:
+    def truth(put):
         have = needed & set(put)
         return None if coupled and 0 < len(have) < len(needed) else 0.02 * (have != needed)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -30,12 +29,12 @@ def sides(tmp_path):
     return Sides(base, clone.working_tree(), tmp_path / "why")
 
 
-def state(folder: Path) -> str:
+def state(folder):
     commands = (["status", "--porcelain"], ["for-each-ref"], ["count-objects", "-v"], ["ls-files", "--stage"])
     return "".join(subprocess.check_output(["git", "-C", str(folder), *words], text=True) for words in commands)
 
 
-def file(name: str) -> Suspect:
+def file(name):
     return Suspect(SuspectKind.FILE, name, path=name)
 
 
