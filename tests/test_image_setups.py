@@ -37,7 +37,6 @@ OURS += ("ridgeline",)
 """What the image does not have, or has otherwise."""
 
 SETUPTOOLS = ("59.8.0", "65.7.0", "80.9.0")
-Wheels = dict[tuple[str, str], Path]
 PIPS = ("22.3.1" if sys.version_info < (3, 12) else "23.2.1", "newest")
 """The first pips of Python 3.11 and 3.12, as their ensurepip had them."""
 

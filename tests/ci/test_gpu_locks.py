@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,8 +25,6 @@ with gpu_locks.device_locks(lambda line: print(line, flush=True)):
     print("mine", flush=True)
     time.sleep(float(sys.argv[1]))
 """
-
-Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -123,11 +122,7 @@ def test_many_bad_cells_are_counted_and_some_are_named(tmp_path):
     assert lines[-1] == f"and {bad - MAX_NAMED:,} more; in all {bad:,} cells of text"
 
 
-# The maths of a table against slow loops, and against a published table.
-
-
-PUBLISHED = Path(__file__).parent / "tables" / "data" / "primus_turbo_pr284.csv"
-"""The 96 rows of the description of AMD-AGI/Primus-Turbo pull request 284 (2026-04-14; BF16, MI355X, TFLOPS)."""
+# The maths of a table against slow loops.
 
 
 def slow(values, base, score):
@@ -197,8 +192,3 @@ def test_the_worst_rows_are_the_smallest_ratios_over_all_columns():
     frame = pd.DataFrame({"k": list("pqrs"), "a": [9.0, 5, 10, 8], "b": [10.0, 7, np.nan, 9], "base": [10.0] * 4})
     worst = compare(frame, ["a", "b"], "base").against.worst
     assert worst[["row", "backend", "ratio"]].values.tolist()[:3] == [[1, "a", 0.5], [1, "b", 0.7], [3, "a", 0.8]]
-
-
-def published(**others):
-    frame = pd.read_csv(PUBLISHED)
-    return frame, compare(frame, ["Triton", "Autotune"], "GMM", **others)

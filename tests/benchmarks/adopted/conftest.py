@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,6 @@ class Adopted:
     def warnings(self, line: int = 0) -> list[str]:
         """Of all cases of a line."""
         return [one for entry in self.lines[line]["cases"].values() for one in entry["warnings"]]
-
-
-Adopt = Callable[..., Adopted]
 
 
 @pytest.fixture

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import sys
-from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -33,8 +31,6 @@ def outer(x, n, BLOCK: tl.constexpr):
 """
 
 OTHER = "import triton\n@triton.jit\ndef more(x):\n    return x + 1\n"
-
-Load = Callable[[str, str], Any]
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -26,9 +24,6 @@ class Kernel:
         if self.ms[BLOCK] < 0:
             raise OutOfResources(2, 1, "shared memory")
         self.launched.append(BLOCK)
-
-
-Make = Callable[..., Any]
 
 
 @pytest.fixture

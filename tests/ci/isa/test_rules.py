@@ -10,8 +10,6 @@ from ci.isa.rules import IsaPolicy, findings, load_policy, matrix_rate, parse_po
 from ci.judging.policy import PolicyError
 from tests.ci.isa.documents import REMOTE, entry
 
-TODAY = datetime.date(2026, 11, 21)
-
 
 def found(base, head, policy=None):
     """rule -> (sentence, judged)."""

@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +20,6 @@ from tests.ci import made_trials as made
 from tests.ci.judging.test_live import Player, play
 
 RANDOM = np.random.default_rng(7)
-
-Line = dict[str, Any]
 
 
 def expected(**changes):

@@ -9,8 +9,6 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
@@ -23,7 +21,6 @@ from ci.stats.types import Clocks
 from tests.ci.made_trials import failed, parsed, trial
 from tests.ci.report import samples
 
-Golden = Callable[[str, str], None]
 NAMES = ["slower", "same", "broken", "hostile"]
 
 
@@ -392,9 +389,6 @@ def test_what_options_made_of_one_commit_has_no_command_of_two_commits():
 
 
 # Where the seconds of a run went.
-
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 # Where the seconds of a run went: all of them, in the order of a trial, as a sentence, a table and JSON.

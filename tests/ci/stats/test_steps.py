@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from scipy.signal import lfilter
 
 from ci.stats.steps import LEVEL, TABLE, CleanSeries, Noise, critical, find, p_value, running_median
-from ci.stats.types import FloatArray
 
 # Series without a step, as histories of timings wander; for the studies of change points.
 
@@ -19,8 +17,6 @@ SIGMA = 0.02
 
 WARM_UP = 50
 """Points that an AR(1) process of correlation 0.5 needs to forget how it began."""
-
-Draw = Callable[[np.random.Generator, int, int], FloatArray]
 
 
 def gaussian(rng, series, points):

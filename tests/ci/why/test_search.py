@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Collection
 
 import numpy as np
 import pytest
@@ -15,9 +14,6 @@ from ci.why.suspects import changed_lines, hunks, put_back, same_program
 
 FLOOR, ERROR = math.log1p(0.003), 0.0008
 """Smallest effect that counts, and the half-width of an interval of a handful of trials on a GPU."""
-
-Truth = Callable[[Collection[str]], float | None]
-"""log(time / base's) of head with these put back; None where that does not build."""
 
 
 def suspect(name, weight=3.0):
