@@ -102,7 +102,11 @@ def ridgeline(*words: object, given: str | None = None) -> Result:
     return CliRunner().invoke(main, list(map(str, words)), input=given)
 
 
-def until(condition: Callable[[], Any], seconds: float = 180.0) -> Any:
+HANGS_S = 600.0
+"""What takes longer hangs: a machine that does much else makes minutes of seconds."""
+
+
+def until(condition: Callable[[], Any], seconds: float = HANGS_S) -> Any:
     """What a condition says once it is true."""
     end = time.monotonic() + seconds
     while not (said := condition()):

@@ -22,7 +22,7 @@ from ci.report import markdown, words
 from ci.report.model import Side
 from tests.ci.bisect import toys
 from tests.ci.report import samples
-from tests.kit import ROOT, mostly_nightly
+from tests.kit import HANGS_S, ROOT, mostly_nightly
 
 PACKAGES = ("kernels", "benchmarks", "ci", "dashboards")
 
@@ -175,17 +175,17 @@ def advised(verb, printed):
 def test_an_interrupted_check_goes_on_by_the_command_that_it_prints(toy):
     check = started(toy, "check --base v0 --kernel rows --trials 3 --rounds 11 --no-why")
     trials = toy.parents[1] / ".ridgeline/trials"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + HANGS_S
     while not any(file.stat().st_size for file in trials.glob("*.jsonl")):
         assert check.poll() is None, check.communicate()[0]
         assert time.monotonic() < deadline
         time.sleep(0.05)
     check.send_signal(signal.SIGINT)
-    printed = check.communicate(timeout=60)[0]
+    printed = check.communicate(timeout=HANGS_S)[0]
     assert "interrupted" in printed
     [onward] = advised(["check"], printed)
     done = started(toy, onward)
-    printed = done.communicate(timeout=300)[0]
+    printed = done.communicate(timeout=HANGS_S)[0]
     assert done.returncode in (0, 1, 2), printed
     [file] = trials.glob("*.jsonl")
     numbers = [line["trial"] for line in map(json.loads, file.read_text().splitlines())]
@@ -231,6 +231,6 @@ ci pools
 @pytest.mark.slow
 @pytest.mark.parametrize("words", mostly_nightly(OUTPUTS.strip().splitlines(), *OUTPUTS.strip().splitlines()[::4]))
 def test_what_a_verb_prints_can_be_pasted(toy, words):
-    printed = started(toy, words).communicate(timeout=120)[0]
+    printed = started(toy, words).communicate(timeout=HANGS_S)[0]
     assert "Traceback" not in printed
     advised(words.split(), printed)

@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks import doctor
 from ci import set_up
-from tests.kit import ROOT
+from tests.kit import HANGS_S, ROOT
 from tests.needed import absent
 
 PYTHONS = [f"{major}.{minor}" for major, minor in set_up.pythons()]
@@ -88,7 +88,7 @@ def test_the_extras_resolve_to_wheels_from_plain_pypi(python, words):
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PIP_"))}
     done = subprocess.run(
         [uv, "pip", "compile", *quiet, *platform, *words, "pyproject.toml"],
-        cwd=ROOT, capture_output=True, text=True, env=environ, timeout=300,
+        cwd=ROOT, capture_output=True, text=True, env=environ, timeout=HANGS_S,
     )  # fmt: skip
     if re.search(r"error sending request|[Dd]ns error|timed out", done.stderr):
         absent(f"PyPI does not answer, so whether the extras resolve is not known here: {done.stderr.strip()[-200:]}")

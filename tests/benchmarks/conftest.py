@@ -16,6 +16,7 @@ import pytest
 from benchmarks import __main__ as command_line
 from benchmarks import program as shared
 from benchmarks.machine import fingerprint
+from tests.kit import HANGS_S
 
 TOY = Path(__file__).parent / "toytree"
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,7 @@ def program(*arguments: object, **variables: str) -> subprocess.CompletedProcess
     """`python -m benchmarks ARGUMENTS` to its end, with these environment variables beside ours."""
     command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
     env = {**os.environ, **variables}
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, env=env)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANGS_S, env=env)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from benchmarks import __main__ as command_line
 from benchmarks import program as shared
 from benchmarks.coordinator.starting import WORKER
 from tests.benchmarks.conftest import ROOT, lines_of, processes_with, program
-from tests.kit import mostly_nightly, until
+from tests.kit import HANGS_S, mostly_nightly, until
 
 ONE = ("--rounds", 2, "--trials", 1)
 
@@ -127,7 +127,7 @@ def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp
         until(lambda: out.exists() and out.stat().st_size > 0)
         until(lambda: measures(marked))
         running.send_signal(number)
-        assert running.wait(120) == 130
+        assert running.wait(HANGS_S) == 130
     finally:
         running.kill()
     assert all(line["cases"]["small"]["arms"]["head/ours"]["status"] == "ok" for line in lines_of(out))

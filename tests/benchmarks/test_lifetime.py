@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import lifetime
-from tests.kit import ROOT, until
-
-LIMIT_S = 45.0
+from tests.kit import HANGS_S, ROOT, until
 
 
 def starter(folder, command):
@@ -67,7 +65,7 @@ def test_what_we_start_can_be_interrupted_however_we_were_started(tmp_path, comm
         {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     )
     text = f"{command} & wait $!"
-    done = subprocess.run(["bash", "-c", text], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(["bash", "-c", text], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=HANGS_S)
     assert done.stdout.strip() == ignored, done.stderr
 
 
@@ -78,7 +76,7 @@ def test_a_program_whose_starter_is_gone_already_does_not_begin(tmp_path):
     named = lifetime.told({})[lifetime.STARTER].replace(str(os.getpid()), str(gone.pid))
     env = {**os.environ, "PYTHONPATH": str(ROOT), lifetime.STARTER: named}
     argv = [sys.executable, "-m", "benchmarks.lifetime", "program"]
-    assert subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, timeout=LIMIT_S).returncode
+    assert subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, timeout=HANGS_S).returncode
     assert not (tmp_path / "ready").exists()
 
 
@@ -96,7 +94,7 @@ def test_a_script_may_stand_between_a_process_and_its_starter(tmp_path):
     (tmp_path / "program.py").write_text("import os, benchmarks.lifetime\nprint(os.getpid())")
     script = f"{sys.executable} -m benchmarks.lifetime program; exit $?"
     env = lifetime.told({**os.environ, "PYTHONPATH": str(ROOT)})
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, timeout=LIMIT_S)
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, timeout=HANGS_S)
     assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr
 
 

@@ -13,7 +13,7 @@ import pytest
 from ci import gpu_locks
 from ci.calling import VERBS
 from ci.gpu_locks import LockError, device_locks, lock_names
-from tests.kit import mostly_nightly
+from tests.kit import HANGS_S, mostly_nightly
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,7 +86,7 @@ def test_commands_on_other_gpus_do_not_wait(start):
 def test_what_a_holder_starts_does_not_wait_for_it(place):
     with device_locks(print):
         nested = [sys.executable, "-c", HOLD, "0"]
-        said = subprocess.run(nested, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+        said = subprocess.run(nested, cwd=ROOT, capture_output=True, text=True, check=True, timeout=HANGS_S).stdout
         assert said == "mine\n"
     assert not os.environ[gpu_locks.HELD]
 
@@ -153,11 +153,11 @@ def test_every_verb_that_measures_waits_and_ctrl_c_ends_the_wait(start, words):
     verb = start(*VERBS, *words.split())
     assert line(verb).startswith("waiting for this machine (0 s): process ")
     verb.send_signal(signal.SIGINT)
-    assert verb.wait(30) == 130
+    assert verb.wait(HANGS_S) == 130
 
 
 def test_what_measures_nothing_does_not_wait(start):
     assert line(hold(start)) == "mine"
     dry = start(*VERBS, "verify", "--dry-run")
     assert line(dry).startswith("would check ")
-    assert dry.wait(30) == 0
+    assert dry.wait(HANGS_S) == 0

@@ -117,7 +117,7 @@ open({str(ready)!r}, "w").close()
 try:
     below.wait()
 except KeyboardInterrupt:
-    open({str(ended)!r}, "w").write(str(below.wait(5)))
+    open({str(ended)!r}, "w").write(str(below.wait(60)))
 """
     interrupt_when(ready)
     with pytest.raises(KeyboardInterrupt):
@@ -141,10 +141,10 @@ def test_a_child_that_ignores_ctrl_c_is_killed(tmp_path, monkeypatch):
     ready = tmp_path / "ready"
     interrupt_when(ready)
     start = time.monotonic()
-    text = f"signal.signal(2, signal.SIG_IGN); open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    text = f"signal.signal(2, signal.SIG_IGN); open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     with pytest.raises(KeyboardInterrupt):
         follow(child(text), console())
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 300
     with pytest.raises(ProcessLookupError):
         os.kill(int(ready.read_text()), 0)
 
@@ -243,11 +243,11 @@ def test_what_the_answer_raises_ends_the_program():
     def told():
         raise MeasureError("no more")
 
-    text = "print(json.dumps({'asks': 'x'}), file=sys.stderr, flush=True)\nsys.stdin.readline()\ntime.sleep(60)"
+    text = "print(json.dumps({'asks': 'x'}), file=sys.stderr, flush=True)\nsys.stdin.readline()\ntime.sleep(600)"
     begin = time.monotonic()
     with pytest.raises(MeasureError, match="no more"):
         follow(child(text), console(), told=told)
-    assert time.monotonic() - begin < 50, "interrupted, not waited for"
+    assert time.monotonic() - begin < 300, "interrupted, not waited for"
 
 
 def test_a_command_is_typed_again_with_other_options(monkeypatch):

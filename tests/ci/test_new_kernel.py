@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import AUTHOR, copied, repository
+from tests.kit import AUTHOR, HANGS_S, copied, repository
 
 KERNEL = '''
 """Scale: C = 2 * A, elementwise."""
@@ -56,7 +56,7 @@ def run(folder, *argv):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=HANGS_S,
         stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(folder), "PATH": path, **AUTHOR},
     )

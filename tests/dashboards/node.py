@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.kit import HANGS_S
 from tests.needed import absent, needed
 
 STATIC = Path(__file__).parents[2] / "dashboards" / "static"
@@ -36,7 +37,7 @@ def installed(package: Path, folder: Path) -> Path:
     argv = [needed("npm"), *INSTALL]
     shutil.copytree(package, folder)
     try:
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=HANGS_S)
         why = done.stderr[-500:] if done.returncode else ""
     except subprocess.TimeoutExpired as error:
         why = str(error)

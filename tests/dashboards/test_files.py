@@ -20,6 +20,7 @@ from dashboards import files
 from dashboards.files import MARKER, SiteError
 from dashboards.table import PARTS, Column, Kind, Table
 from tests.dashboards import node, synthetic
+from tests.kit import HANGS_S
 
 
 @pytest.mark.parametrize("text", synthetic.TEXTS)
@@ -135,7 +136,7 @@ def bundle(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_committed_charts_are_what_the_locked_packages_give(bundle, tmp_path):
-    subprocess.run(["node", "build.mjs", tmp_path], cwd=bundle, check=True, timeout=120)
+    subprocess.run(["node", "build.mjs", tmp_path], cwd=bundle, check=True, timeout=HANGS_S)
     made, kept = ({p.name: p.read_bytes() for p in folder.iterdir()} for folder in (tmp_path, COMMITTED))
     assert made.keys() == kept.keys()
     differing = [name for name in made if made[name] != kept[name]]

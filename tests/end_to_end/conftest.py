@@ -13,6 +13,7 @@ import pytest
 
 from ci.slurm.client import QueueRow
 from ci.slurm.runner import OURS
+from tests.kit import HANGS_S
 from tests.standins.runner import RunnerHub, install
 from tests.standins.slurm import SlurmCluster, slurm_cluster, until
 
@@ -77,7 +78,7 @@ class Site:
     def run(self, *options: str) -> subprocess.CompletedProcess[str]:
         """The command with these options, to its end."""
         argv = [*self._argv(), *options]
-        return subprocess.run(argv, cwd=self.folder, env=self._env(), capture_output=True, text=True, timeout=180)
+        return subprocess.run(argv, cwd=self.folder, env=self._env(), capture_output=True, text=True, timeout=HANGS_S)
 
     def _argv(self) -> list[str]:
         return [sys.executable, "-m", "ci", "runner", "--file", str(self.settings)]
@@ -89,7 +90,7 @@ class Site:
         """End the service; returns its exit code."""
         assert self._service is not None
         self._service.send_signal(number)
-        code = self._service.wait(60)
+        code = self._service.wait(HANGS_S)
         self._service = None
         return code
 

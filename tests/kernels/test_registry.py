@@ -10,7 +10,7 @@ from kernels import project
 from kernels.project import ProjectError, listed_packages
 from kernels.registry import declares, discover
 from kernels.spec import DeclarationError
-from tests.kit import ROOT
+from tests.kit import HANGS_S, ROOT
 
 WITHOUT_TRITON = """
 import importlib.abc, sys
@@ -29,7 +29,7 @@ print(*sorted(found.kernels))
 
 
 def run(code, folder=ROOT):
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=HANGS_S)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -12,14 +12,13 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from tests.kit import HANGS_S
+
 # Kernels with roles (kernels/_shared/warp_roles.py) run on a CPU: each warp group of each program is a thread. Gluon
 # has no interpreter. Here its language is numpy, a barrier of shared memory is a condition variable, and the copy
 # engine copies at once. So what the roles agree on is checked: tiles, slots, phases, flags, and that nobody waits for
 # ever. What the compiler makes of it is not (tests/kernels/test_compiled.py).
 
-
-PATIENCE_S = 20.0
-"""A wait that takes longer is a deadlock."""
 
 BILLION = 1 << 30
 
@@ -98,7 +97,7 @@ class Barrier:
 
     def wait(self, parity):
         with self.changed:
-            assert self.changed.wait_for(lambda: self.phase != parity, PATIENCE_S), "a barrier that nobody completes"
+            assert self.changed.wait_for(lambda: self.phase != parity, HANGS_S), "a barrier that nobody completes"
 
 
 class Barriers:
@@ -190,7 +189,7 @@ def _thread(program, function, arguments):
 
 def _joined(threads):
     for thread in threads:
-        thread.join(4 * PATIENCE_S)
+        thread.join(4 * HANGS_S)
         assert not thread.is_alive(), "a role that does not end"
         if hasattr(thread, "error"):
             raise thread.error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -12,9 +11,7 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import make_directories, remove_directories
 from benchmarks.plan import PlannedArm, PlannedCase
-from tests.kit import ROOT
-
-PATIENCE_S = 30.0
+from tests.kit import HANGS_S, ROOT
 
 
 def case(name, *arms, skip=""):
@@ -104,7 +101,7 @@ def test_who_waits_for_a_compiler_lets_others_be_timed(compilers, one_process):
     with quiet.lane(lambda: 0):
         other = threading.Thread(target=times)
         other.start()
-        threading.Timer(0.2, lambda: timed.wait(PATIENCE_S) and compilers.go.set()).start()
+        threading.Timer(0.2, lambda: timed.wait(HANGS_S) and compilers.go.set()).start()
         one_process.wait("gemm", "small", quiet)
         assert quiet.in_lane()
         assert timed.is_set()
@@ -114,10 +111,8 @@ def test_who_waits_for_a_compiler_lets_others_be_timed(compilers, one_process):
 def test_a_compiler_that_fails_keeps_nobody_waiting(compilers, one_process, capfd):
     compilers.fails = "small"
     one_process.add("gemm", {"head": "kernels.gemm"}, [case("small", "head/2"), case("large", "head/1")])
-    begin = time.monotonic()
     for name in ("small", "large"):
         one_process.wait("gemm", name, Quiet())
-    assert time.monotonic() - begin < PATIENCE_S
     assert "its launch compiles: OSError: no process left" in capfd.readouterr().err
 
 

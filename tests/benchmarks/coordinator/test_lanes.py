@@ -27,9 +27,7 @@ from benchmarks.coordinator.orders import PlannedTrial
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
 from benchmarks.worker.requests import CASE_STEPS, Service
-from tests.kit import until
-
-PATIENCE_S = 30.0
+from tests.kit import HANGS_S, until
 
 
 @pytest.fixture
@@ -60,7 +58,7 @@ def _future_of(frame):
 
 def times(quiet, timed):
     with quiet.lane(lambda: 0), quiet.alone():
-        timed.wait(PATIENCE_S)
+        timed.wait(HANGS_S)
 
 
 def test_while_one_is_timed_no_other_does_anything(others):
@@ -85,7 +83,7 @@ def test_while_one_is_timed_no_other_does_anything(others):
                     seen.append(at_work[0])
 
     for done in [others.submit(trial) for _ in range(6)]:
-        done.result(PATIENCE_S)
+        done.result(HANGS_S)
     assert seen == [0] * 240
 
 
@@ -100,7 +98,7 @@ def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others,
             until(lambda: quiet._wanting == 1)
             quiet.pause()
             paused.append("soon after")
-            request.wait(PATIENCE_S)
+            request.wait(HANGS_S)
             quiet.pause()
             paused.append("when all was done")
 
@@ -115,7 +113,7 @@ def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others,
     assert not quiet._at_work
     assert not second.done()
     timed.set()
-    assert first.result(PATIENCE_S) is second.result(PATIENCE_S) is None
+    assert first.result(HANGS_S) is second.result(HANGS_S) is None
     assert paused[-1] == "when all was done"
 
 
@@ -134,8 +132,8 @@ def test_what_finds_no_room_waits_and_what_comes_later_does_not_go_first(others,
         assert resting(large)
         assert resting(small)
         assert not first.beside
-    large.result(PATIENCE_S)
-    small.result(PATIENCE_S)
+    large.result(HANGS_S)
+    small.result(HANGS_S)
     assert [name for name, _ in order] == ["large", "small"]
     assert not order[0][1] or needs == 60
 
@@ -158,7 +156,7 @@ def test_stopping_ends_every_wait_and_every_next_request(others):
         until(lambda: len(quiet._queue) == 1)
         quiet.stop()
         for stopped in (timed, queued):
-            assert isinstance(stopped.exception(PATIENCE_S), Stopped)
+            assert isinstance(stopped.exception(HANGS_S), Stopped)
         for call in (quiet.pause, quiet.refuse):
             with pytest.raises(Stopped):
                 call()
@@ -388,13 +386,13 @@ def test_a_line_that_is_not_sound_is_measured_again_by_itself_and_its_seconds_ar
     def trial(one):
         again = bool(alone)
         if not again:
-            both.wait(30.0)
+            both.wait(HANGS_S)
         if one.kernel == "bad":
             hung.append(known["bad"])
             alone.append(len(quiet._lanes) == 1)
             known["bad"] = {("c", "head/b"): "hung beside others"}
         if not again:
-            both.wait(30.0)
+            both.wait(HANGS_S)
         return {"ahead_s": 1.0, "duration_s": 2.0, "kernel": one.kernel, "again": again}
 
     wanted = [PlannedTrial("bad", 0, needing()), PlannedTrial("good", 0, needing())]

@@ -16,6 +16,7 @@ import pytest
 from benchmarks.coordinator import checkouts, ranks, starting, worker_pools
 from benchmarks.coordinator.ranks import PoolDied, WorkerPool
 from benchmarks.lifetime import ENDING, deferred
+from tests.kit import HANGS_S
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +137,7 @@ def test_a_new_server_is_not_taken_for_what_another_one_left(light, monkeypatch,
         def __init__(self, *told):
             super().__init__(*told)
             started.set()
-            go_on.wait(10)
+            go_on.wait(HANGS_S)
 
     monkeypatch.setattr(starting, "ForkServer", SlowServer)
 
@@ -147,7 +148,7 @@ def test_a_new_server_is_not_taken_for_what_another_one_left(light, monkeypatch,
     monkeypatch.setattr(starting.lifetime, "end_strays", strays)  # children of other tests are here too
     with ThreadPoolExecutor(2) as threads:
         starts = threads.submit(pool, tmp_path)
-        assert started.wait(10)
+        assert started.wait(HANGS_S)
         ends = threads.submit(starting._end_orphans)
         with pytest.raises(FuturesTimeout):
             ends.result(timeout=1.0)

@@ -55,8 +55,8 @@ def dot_kernel(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
 def scaled_dot_kernel(
     a, sa, b, sb, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, FA: tl.constexpr, FB: tl.constexpr
 ):
-    PA = 2 if FA == "e2m1" else 1
-    PB = 2 if FB == "e2m1" else 1
+    PA: tl.constexpr = 2 if FA == "e2m1" else 1
+    PB: tl.constexpr = 2 if FB == "e2m1" else 1
     m, n, blocks = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K // 32)
     x = tl.load(a + m[:, None] * (K // PA) + tl.arange(0, K // PA)[None, :])
     y = tl.load(b + n[None, :] * (K // PB) + tl.arange(0, K // PB)[:, None])

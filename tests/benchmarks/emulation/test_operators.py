@@ -23,7 +23,7 @@ from kernels.grouped_gemm import grouped_gemm_dgrad, grouped_gemm_forward, group
 from kernels.moe_gemm2_mxfp4 import moe_gemm2_mxfp4
 from kernels.numerics import compare, poison
 from kernels.spec import Case, Place
-from tests.kit import AUTHOR, ROOT, git, mostly_nightly
+from tests.kit import AUTHOR, HANGS_S, ROOT, git, mostly_nightly
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("emulated_operators")]
 
@@ -163,7 +163,7 @@ def test_only_what_the_operator_does_wrong_is_no_gap_of_the_emulator():
 def ridgeline(*words, cwd):
     env = {**os.environ, **AUTHOR, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "ci", *words]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=HANGS_S)
 
 
 @pytest.mark.nightly

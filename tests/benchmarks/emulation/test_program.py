@@ -13,7 +13,7 @@ import torch
 from packaging.version import Version
 
 from benchmarks.emulation.device.configurations import difference
-from tests.kit import ROOT, mostly_nightly
+from tests.kit import HANGS_S, ROOT, mostly_nightly
 
 CHECKS = [
     *("moves", "modules_and_gradients", "device", "defaults", "files", "tools", "no_times", "graphs", "refusals"),
@@ -24,7 +24,7 @@ CHECKS = [
 PROJECT = "tests/benchmarks/emulation/program"
 
 
-def emulate(*arguments, timeout=300):
+def emulate(*arguments, timeout=HANGS_S):
     """The verb in a process of its own."""
     command = [sys.executable, "-m", "ci", "emulate", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.isa.compile import forget_lines
-from tests.kit import ROOT
+from tests.kit import HANGS_S, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compile_faults")]
 
@@ -26,7 +26,7 @@ def run(*arguments):
         text=True,
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=HANGS_S,
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.worker import bound, clocks
 from benchmarks.worker.clocks import DeviceClock, HostClock, Timed
-from tests.kit import ROOT
+from tests.kit import HANGS_S, ROOT
 from tests.needed import absent
 
 
@@ -50,7 +50,7 @@ def test_time_in_which_the_core_runs_somebody_else_is_no_part_of_a_sample():
     with subprocess.Popen(spinning) as other:
         try:
             run = [sys.executable, "-c", program.format(core=core)]
-            said = subprocess.run(run, capture_output=True, text=True, check=True, cwd=ROOT, timeout=120)
+            said = subprocess.run(run, capture_output=True, text=True, check=True, cwd=ROOT, timeout=HANGS_S)
         finally:
             other.kill()
     sample, wall, _ = map(float, said.stdout.split())
@@ -68,7 +68,7 @@ def test_a_process_has_one_core_and_keeps_its_memory():
     )
     core = max(os.sched_getaffinity(0))
     run = [sys.executable, "-c", program.format(core=core)]
-    said = subprocess.run(run, capture_output=True, text=True, check=True, cwd=ROOT, timeout=120).stdout.split()
+    said = subprocess.run(run, capture_output=True, text=True, check=True, cwd=ROOT, timeout=HANGS_S).stdout.split()
     assert said[0] == f"[{core}]"
     assert float(said[1]) < 2048, "16 MB are 4096 pages"
 

@@ -17,6 +17,7 @@ from ci.pools import command
 from ci.pools.command import wrapped
 from ci.pools.file import NO_GPU, Container, Isolation, Pool, PoolsError
 from tests.ci.pools.conftest import UNIQUE, fake
+from tests.kit import HANGS_S
 
 MI300X = Pool(
     "m", "MI300X", (1, 2), 4, None, Container.DOCKER, "rocm/pytorch:1", ("--ipc=host",), isolation=Isolation.ENV_FILE
@@ -277,7 +278,7 @@ def test_signals_reach_the_command_which_ends_by_itself(host, kind, number):
     assert not ignored & (1 << (signal.SIGINT - 1))
     assert job.stdout.readline() == "ready\n"
     job.send_signal(number)
-    assert job.communicate(timeout=60)[0] == "asked\n"
+    assert job.communicate(timeout=HANGS_S)[0] == "asked\n"
     assert job.returncode == 5
 
 

@@ -25,7 +25,7 @@ from ci.records import store as records
 from ci.records.derived import sustained_vs_spaced
 from ci.records.rows import FEWEST_SAMPLES
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
-from tests.kit import commits_of_one_second, git, repository, ridgeline
+from tests.kit import HANGS_S, commits_of_one_second, git, repository, ridgeline
 
 NAME = MACHINE["name"]
 
@@ -546,7 +546,7 @@ def test_two_writers_lose_nothing(tmp_path, results):
     writers = [
         subprocess.Popen([sys.executable, "-c", code, str(results), *map(str, files[i::2])], cwd=root) for i in (0, 1)
     ]
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    assert [writer.wait(HANGS_S) for writer in writers] == [0, 0]
     assert len(records.trials(results, records.Place(NAME, HEAD, ENV))) == len(lines)
     assert set(records.load(results)["trials"]) == {6}
     serial = tmp_path / "serial"

@@ -17,6 +17,7 @@ from ci.pools import file
 from ci.pools.file import Pool, RunnerSettings, RunsOn
 from ci.slurm.client import QueueRow, Slurm
 from ci.slurm.runner import HubJob, Offer, RunnerService, Sight, offer_of, plan_round, prepare_folder, refusal
+from tests.kit import HANGS_S
 from tests.standins.runner import RunnerHub
 
 SETTINGS = RunnerSettings(
@@ -320,7 +321,7 @@ echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" "$@"; touch here; tr '\\0' ' ' < /proc/$$
         one.mkdir()
         os.utime(one, (time.time() - age_s,) * 2)
     process = start(place, run)
-    output = process.communicate(timeout=20)[0]
+    output = process.communicate(timeout=HANGS_S)[0]
     assert (process.returncode, "install a newer one" in output) == (7, True)
     text = told.read_text()
     assert text.startswith(f"bin\nexternals\nrun.sh\n{run.parent}/externals\nallowed\nguard.sh\nstart.sh\nc2VjcmV0")
@@ -338,7 +339,7 @@ def test_the_end_of_the_slurm_job_reaches_the_program(tmp_path, place):
     while not (tmp_path / "up").exists():
         time.sleep(0.02)
     process.terminate()
-    assert process.wait(20) == 0
+    assert process.wait(HANGS_S) == 0
     assert (tmp_path / "told").exists()
 
 

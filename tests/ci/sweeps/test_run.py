@@ -11,7 +11,6 @@ import math
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -27,9 +26,9 @@ from ci.trials.file import read as read_file
 from tests.ci.made_trials import MACHINE, parsed, trial, write
 from tests.ci.sweeps import driver
 from tests.ci.sweeps.made_lines import line
+from tests.kit import HANGS_S, until
 
 ROOT = Path(__file__).parents[3]
-LIMIT_S = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -56,23 +55,16 @@ def _measured(out):
     return Counter((one.sweep.rung, id_) for one in trials if one.sweep for id_ in one.sweep.points)
 
 
-def _wait(done, what):
-    deadline = time.monotonic() + LIMIT_S
-    while not done():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-
-
 @pytest.mark.slow
 def test_killed_three_times_no_finished_point_is_measured_twice(tmp_path):
     out = tmp_path / "sweep.jsonl"
     for lines in (2, 4, 7):
         killed = _started(out)
-        _wait(lambda: _lines(out) >= lines, "a line")  # noqa: B023
+        until(lambda: _lines(out) >= lines)  # noqa: B023
         killed.send_signal(signal.SIGKILL)
         killed.wait()
     last = _started(out)
-    assert last.communicate(timeout=LIMIT_S)[0].strip() == "complete"
+    assert last.communicate(timeout=HANGS_S)[0].strip() == "complete"
     assert set(_measured(out).values()) == {1}
     assert sum(1 for rung, _ in _measured(out) if rung == 0) == len(driver.WARPS)
     [best] = rankings(read([out]))
