@@ -14,7 +14,7 @@ SKEWED = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
 SEEN = [Pair(0, 5, 0.031), Pair(0, 2, 0.012), Pair(0, 3, -0.002), Pair(2, 3, 0.009), Pair(0, 3, 0.018)]
 
 
-def oracle(line: Line, seen: list[Pair]) -> tuple[float, np.ndarray, np.ndarray]:
+def oracle(line, seen):
     """(probability of no step; of a step at each change; expected level of each position), by brute force."""
     grid = grid_of(line.smallest, line.noise)
     sizes = grid.levels[1:]
@@ -55,7 +55,7 @@ def test_far_off_and_many_trials_leave_numbers():
 EVEN = Line(np.full(16, 1 / 16))
 
 
-def after(line: Line, seen: list[Pair]) -> Ask | SearchAnswer:
+def after(line, seen):
     return next_step(line, seen, believe(line, seen))
 
 
