@@ -1,14 +1,21 @@
-"""A benchmark script of any repository under paired A/B: what is asked for, and what came of it."""
+"""A benchmark script of any repository under paired A/B: what is asked for, and what came of it; and its launches on an
+emulated GPU, compared by their exact counts, never by a time."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from benchmarks.emulation.device.program import Emulated, emulated
+from benchmarks.emulation.installed import missing
 from benchmarks.shapes import built
 from ci.calling import inherited_paths
 from ci.git.repository import LocalCheckout, Repository
@@ -24,7 +31,11 @@ from ci.harness import (
     options,
     program,
 )
+from ci.isa.compiled import Bound, CompileStatus, Executed, ExecutedLaunch
+from ci.isa.judge import CodeVerdict, Difference, IsaJudgement
+from ci.isa.rules import CodeFinding, IsaPolicy, Rule, executed_findings
 from ci.judging.live import NextOrders
+from ci.report.words import plain
 
 # What a script times, as the measuring program tells it before anything is timed.
 
@@ -166,3 +177,184 @@ def _below(known: Repository, root: Path, folder: Path) -> str:
         return str(whole)
     below = whole.relative_to(root)
     return str(below) if not whole.is_dir() or known.tracks(below) else str(whole)
+
+
+# A script on two commits, run on an emulated GPU.
+
+RUN = """\
+import sys
+source, script, folder, sys.argv = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[2:3] + sys.argv[4:]
+sys.path[0] = folder
+__file__ = script
+exec(compile(open(source).read(), source, "exec"))
+"""
+"""Runs the text of one file as another: a script whose text both sides share imports what its own side has."""
+
+MOST_LINES = 3
+"""Lines of the source that are named of a launch."""
+
+LANES = 64
+"""Of a wave of both targets."""
+
+LAST = 5
+"""Lines of its output that are shown of a script that fails."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """What a side did: its launches in the order in which each kernel was first given such arguments."""
+
+    run: Emulated
+    end: str
+    launches: Mapping[tuple[str, int], Mapping[str, Any]]
+
+
+def compared(
+    request: ScriptRequest, checkouts: Sequence[LocalCheckout], arch: str, policy: IsaPolicy, pythons: Mapping[str, str]
+) -> IsaJudgement:
+    """Judge what the launches of head execute against those of base.  NothingToCompare where a side launches nothing.
+
+    A launch is found again by its kernel and by which one of it it is, counting launches of other arguments.
+    """
+    if why := missing():
+        raise MeasureError(why)
+    base, head = (_ran(request, side, arch, pythons.get(side.role, sys.executable)) for side in checkouts)
+    warnings = [f"{side}: {failure}" for side, ran in (("base", base), ("head", head)) for failure in _failures(ran)]
+    if not base.launches and not head.launches:
+        raise NothingToCompare("; ".join(warnings) or f"{request.path} launches no Triton kernel")
+    differences = [
+        _difference(place, base.launches.get(place), head.launches.get(place), arch, policy)
+        for place in dict.fromkeys([*base.launches, *head.launches])
+    ]
+    sampled = sum(bool(row.get("sampled")) for row in head.launches.values())
+    if sampled:
+        warnings.append(
+            f"{sampled} of the launches have large grids: some workgroups (the first, the last, others by a "
+            "seed) stand for all, and what the script computes is not complete"
+        )
+    order = list(CodeVerdict)
+    differences.sort(key=lambda one: order.index(one.verdict))
+    verdict = differences[0].verdict
+    if not head.run.passed and base.run.passed:
+        verdict = CodeVerdict.BROKEN
+    why = _why(verdict, differences, f"{request.path} fails on {arch}: {next(_failures(head), '')}")
+    return IsaJudgement(verdict, why, tuple(differences), tuple(warnings))
+
+
+def _ran(request: ScriptRequest, side: LocalCheckout, arch: str, python: str) -> Ran:
+    script = side.path / request.path
+    source = script if request.own and script.is_file() else request.source
+    words = [python, "-c", RUN, str(source), str(script), str(script.parent), *request.arguments]
+    paths = [str(side.path / one) for one in request.paths]
+    with tempfile.TemporaryFile() as output:
+        run = emulated(words, arch, counting=True, cwd=side.path / request.folder, paths=paths, output=output)
+        output.seek(0)
+        end = "; ".join(output.read().decode(errors="replace").split("\n")[-LAST - 1 :]).strip("; ")
+    launches: dict[tuple[str, int], Any] = {}
+    seen, times = set[Any](), Counter[str]()
+    for row in run.launches:
+        such = row["kernel"], tuple(row.get("arguments", ()))
+        if "counts" in row and such not in seen:
+            seen.add(such)
+            launches[row["kernel"], times[row["kernel"]]] = row
+            times[row["kernel"]] += 1
+    return Ran(run, end, launches)
+
+
+def _failures(ran: Ran) -> Iterator[str]:
+    yield from map(plain, ran.run.failures)
+    if ran.run.code and not ran.run.failures:
+        yield plain(f"the script ended with {ran.run.code}: {ran.end}")
+
+
+def _difference(place: tuple[str, int], base: Any, head: Any, arch: str, policy: IsaPolicy) -> Difference:
+    kernel, number = place
+    known = head or base
+    case = f"launch {number + 1}: {', '.join(known['arguments'])}"
+    label = f"executed, grid {'x'.join(map(str, known['grid']))}"
+
+    def difference(verdict: CodeVerdict, found: Sequence[CodeFinding] = ()) -> Difference:
+        return Difference(kernel, "script", label, arch, (case,), verdict, tuple(found))
+
+    if head is None:
+        return difference(CodeVerdict.GONE)
+    if base is None:
+        return difference(CodeVerdict.NEW)
+    if base["code"] == head["code"] and base["counts"] == head["counts"]:
+        return difference(CodeVerdict.SAME)
+    bound = Bound(head["busiest"], 100.0)
+    sides = [
+        ExecutedLaunch(kernel, "script", arch, case, (case,), CompileStatus.OK, "", _counts(row), bound)
+        for row in (base, head)
+    ]
+    found = [*_narrower(sides[0], sides[1], policy), *executed_findings(sides[0], sides[1], policy)]
+    if base["grid"] != head["grid"]:
+        found.append(CodeFinding("grid", f"grid {base['grid']} → {head['grid']}", judged=False))
+    if base["registers"] != head["registers"]:
+        step = [f"{name} {old} → {head['registers'].get(name)}" for name, old in base["registers"].items()
+                if old != head["registers"].get(name)]  # fmt: skip
+        found.append(CodeFinding("registers", ", ".join(step), judged=False))
+    found += [CodeFinding("line", sentence, judged=False) for sentence in _moved(base["lines"], head["lines"])]
+    found = found or [CodeFinding("code", "other code, which executes as much of everything", judged=False)]
+    return difference(CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found)
+
+
+def _narrower(base: ExecutedLaunch, head: ExecutedLaunch, policy: IsaPolicy) -> Iterator[CodeFinding]:
+    """Accesses to memory that take more instructions for as many bytes: a loop or a layout is no longer vectorised."""
+    for what, rule, least in (
+        ("load", Rule.LOAD_WIDTH, policy.load_width),
+        ("store", Rule.STORE_WIDTH, policy.store_width),
+    ):
+        before, after = (_bytes_per_lane(side.counts, what) for side in (base, head) if side.counts)
+        if before and after and after <= before * least:
+            sentence = f"{what}s of {before:.3g} → {after:.3g} bytes per lane, on average of what is executed"
+            yield CodeFinding(rule, sentence, judged=True)
+
+
+def _bytes_per_lane(counts: Executed, what: str) -> float:
+    times = counts.classes.get(what, 0)
+    return counts.bytes.get(what, 0) / (LANES * times) if times else 0.0
+
+
+def _counts(row: Mapping[str, Any]) -> Executed:
+    fields = {field.name for field in dataclasses.fields(Executed)}
+    return built(Executed, {name: value for name, value in row["counts"].items() if name in fields}, "a launch")
+
+
+def _moved(base: Mapping[str, Mapping[str, int]], head: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Lines whose instructions differ most, with what differs; a line is found again by its file and its text."""
+
+    def by_text(lines: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], tuple[str, Counter[str]]]:
+        found: dict[tuple[str, str], tuple[str, Counter[str]]] = {}
+        for place, classes in lines.items():
+            file, _, text = place.partition(": ")
+            name = file.rpartition("/")[2]
+            where = f"{name}: {text}" if text else name
+            before = found.setdefault((name.rpartition(":")[0], text or name), (where, Counter()))
+            before[1].update(classes)
+        return found
+
+    old, new = by_text(base), by_text(head)
+    differing = []
+    for key in dict.fromkeys([*old, *new]):
+        (_, before), (_, after) = old.get(key, ("", Counter())), new.get(key, ("", Counter()))
+        classes = [name for name in dict.fromkeys([*before, *after]) if before[name] != after[name]]
+        if classes and key[0]:
+            steps = ", ".join(f"{name} {before[name]} → {after[name]}" for name in classes)
+            moved = sum(abs(after[name] - before[name]) for name in classes)
+            differing.append((moved, f"{(new.get(key) or old[key])[0]}: {steps}"))
+    return [sentence for _, sentence in sorted(differing, reverse=True)[:MOST_LINES]]
+
+
+def _why(verdict: CodeVerdict, differences: Sequence[Difference], failure: str) -> str:
+    concerned = [one for one in differences if one.verdict is verdict]
+    names = ", ".join(dict.fromkeys(one.kernel for one in concerned))
+    head = f"{len(concerned)} of {len(differences)} launches "
+    return {
+        CodeVerdict.BROKEN: failure,
+        CodeVerdict.SLOWER: f"{head}expected to be slower, by what they execute: {names}",
+        CodeVerdict.CHANGED: f"{head}execute other code that no rule calls worse: {names}",
+        CodeVerdict.NEW: f"{head}are new: {names}",
+        CodeVerdict.GONE: f"{head}are gone: {names}",
+        CodeVerdict.SAME: f"{head}execute the same code, and as much of it",
+    }.get(verdict, "")

@@ -42,7 +42,7 @@ ROOMS = {
         "kernels.spec",
         "kernels.symmetric_heap",
     },
-    **dict.fromkeys(("ci.commands.emulate", "ci.emulated"), {"ci", "benchmarks.emulation", *SHARED}),
+    **dict.fromkeys(("ci.commands.emulate", "ci.adopt"), {"ci", "benchmarks.emulation", *SHARED}),
     "ci.installed": {"ci", "kernels.spec"},
     "ci.stats": {"ci.stats"},
     "ci.trials": {"ci.trials", "ci.stats", *SHARED},

@@ -21,7 +21,7 @@ from ci.git.command import succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan, again, measure
 from ci.judging.live import Interrupted, is_asked
-from ci.judging.states import OUTCOMES
+from ci.judging.types import OUTCOMES
 from ci.report.words import plain
 from ci.stats.interval import shifts
 from ci.stats.types import FloatArray

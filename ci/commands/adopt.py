@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ci import emulated
+from ci import adopt as scripts
 from ci.adopt import PRINTED, NothingToCompare, ScriptRequest, SeenScript, import_paths
 from ci.commands.common.measuring import compared_revisions, scratch, two_checkouts
 from ci.commands.common.outcome import shown
@@ -157,7 +157,7 @@ def _by_counts(request: ScriptRequest, checkouts: Sequence[LocalCheckout], given
     judgements = {}
     for arch in given.arches:
         try:
-            judgements[arch] = emulated.compared(request, checkouts, arch, rules, pythons(given))
+            judgements[arch] = scripts.compared(request, checkouts, arch, rules, pythons(given))
         except NothingToCompare as error:
             judgements[arch] = IsaJudgement(CodeVerdict.CANNOT_TELL, str(error), ())
     if given.as_json:

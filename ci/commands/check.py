@@ -14,8 +14,8 @@ from ci.commands.common.measuring import VerbClock, has_packages, scratch, with_
 from ci.commands.common.outcome import WHY, check_recordable, compared, finish
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan, machine_kind, measure
-from ci.isa import check as isa_check
-from ci.isa.check import executed
+from ci.isa import text as isa_text
+from ci.isa.text import executed
 from ci.judging import live, policy, reach
 from ci.judging.types import Judgement, Verdict
 from ci.options import (
@@ -155,13 +155,13 @@ def _against(
         plan, part = (rows, rows) if rows.cases != plan.cases else (plan, part)
     on_cpu, by_code = machine_kind() == "cpu", None
     if not changed.nothing and (part is plan or part.kernels):
-        by_code = isa_check.judged(checkouts, part, root, err_console())
+        by_code = isa_text.judged(checkouts, part, root, err_console())
     outcome = compared(checkouts, plan, rules, file, all_cases)
-    judgement = isa_check.joined(outcome.judgement, by_code) if by_code else outcome.judgement
+    judgement = isa_text.joined(outcome.judgement, by_code) if by_code else outcome.judgement
     if on_cpu:
-        judgement = isa_check.decided(judgement, by_code, outcome.file.trials)
+        judgement = isa_text.decided(judgement, by_code, outcome.file.trials)
     if by_code:
-        changed_operators = isa_check.declaring_code(by_code).difference(changed.same)
+        changed_operators = isa_text.declaring_code(by_code).difference(changed.same)
         judgement = executed(judgement, checkouts[0], checkouts[-1], sorted(changed_operators), err_console())
     return dataclasses.replace(outcome, judgement=judgement)
 

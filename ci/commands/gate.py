@@ -12,9 +12,8 @@ from benchmarks.trial_file import Status
 from ci.commands.common import leg
 from ci.commands.common.outcome import write_report
 from ci.git.repository import LocalCheckout, Repository
-from ci.judging import claims, policy, reach, recorded
-from ci.judging.claims import few, rejected
-from ci.judging.recorded import GateError
+from ci.judging import policy, reach, recorded
+from ci.judging.recorded import GateError, few, rejected
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import (
     ANY,
@@ -147,7 +146,7 @@ def sift(given: Given) -> int:
     """
     handed = leg.handed_over(given.files)
     expected = leg.expected_alone(given, Repository(Path.cwd()))
-    fitting, refused = claims.sift([trial for file in handed for trial in file.trials], expected)
+    fitting, refused = recorded.sift([trial for file in handed for trial in file.trials], expected)
     replace(given.out, "".join(f"{trial.text}\n" for trial in fitting))
     left_out = [*few(rejected(handed)), *refused]
     for sentence in left_out:

@@ -27,7 +27,7 @@ SERIES = (
     *("code_bytes", "loop_instructions", "stores", "loads", "remote_stores", "subdword_remote_stores"),
     *("remote_store_drains", "heap_base_loads", "barriers", "waits"),
 )
-"""The recorded series in the order in which they are told; of each, less is better (ci.isa.series makes them)."""
+"""The recorded series in the order in which they are told; of each, less is better (ci.commands.isa makes them)."""
 
 
 class CodePoint(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from benchmarks.trial_file import Status
 from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, ExecutedLaunch, called
 from ci.isa.rules import CodeFinding, IsaPolicy, executed_findings, findings
-from ci.judging.states import Open, verdict_of_states
+from ci.judging.types import Open, verdict_of_states
 from ci.report.words import plural
 from kernels.project import current_name
 
@@ -231,7 +231,7 @@ STATUS = {
     CompileStatus.REFUSED: Status.ERROR,
     CompileStatus.UNSUPPORTED: Status.UNSUPPORTED,
 }
-"""What a compilation came to, in the words for what was run (`ci.judging.states`)."""
+"""What a compilation came to, in the words for what was run (`ci.judging.types`)."""
 
 LAUNCH_STATUS = {**STATUS, CompileStatus.UNSUPPORTED: Status.SKIPPED}
 """The same of a launch: what the emulator cannot execute was not tried."""

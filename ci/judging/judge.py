@@ -1,6 +1,6 @@
 """judge(comparisons, policy) -> Judgement: a pure function from recorded trials to a verdict with its evidence.
 
-One case: the states of both sides (`ci.judging.states`) and the benchmark definition are looked at before any time;
+One case: the states of both sides (`ci.judging.types`) and the benchmark definition are looked at before any time;
 equal code objects are SAME without timing.  Otherwise the effect and its interval come from `ci.stats`, and
 
     SLOWER / FASTER  the change is real (false-alarm rate of the policy, controlled over all cases) and at least the
@@ -25,8 +25,16 @@ import numpy.typing as npt
 
 from benchmarks import trial_file
 from ci.judging.policy import PROGRAM, FloorRule, Policy, Settings
-from ci.judging.states import case_verdict, is_meant_to_be_gone, verdict_by_states
-from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
+from ci.judging.types import (
+    CaseVerdict,
+    Floor,
+    Group,
+    Judgement,
+    Verdict,
+    case_verdict,
+    is_meant_to_be_gone,
+    verdict_by_states,
+)
 from ci.stats import anomalies
 from ci.stats.interval import Effect, Sample, Scale, adjusted, effects, samples
 from ci.stats.sequential import (

@@ -344,7 +344,7 @@ def _shareable(data: Any) -> Iterator[tuple[dict[str, Any], str]]:
 # Reading a trial file that a stranger's code may have written: limits on what costs time or memory come first.
 #
 # What the lines may hold is the same for everybody (`benchmarks.trial_file.check`).  Whether they are *true* is another
-# question: `ci.judging.claims`.
+# question: `ci.judging.recorded`.
 
 
 LARGEST_FILE, LARGEST_LINE, MOST_LINES = 256_000_000, 8_000_000, 20_000

@@ -24,8 +24,7 @@ from ci.isa.text import lines
 from ci.judging.judge import judge
 from ci.judging.live import Interrupted, MeasureAlone, of_head
 from ci.judging.policy import Policy
-from ci.judging.states import OUTCOMES
-from ci.judging.types import CaseVerdict, Judgement, Verdict
+from ci.judging.types import OUTCOMES, CaseVerdict, Judgement, Verdict
 from ci.records.ledger import Explanation, TriedCause
 from ci.report.words import interval, percent
 from ci.trials.comparisons import Status, comparisons

@@ -14,12 +14,12 @@ from benchmarks.reach import Reach
 from ci import programs
 from ci.git.command import GitError, git_or_none, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository, on_main
-from ci.isa import check as isa_check
 from ci.isa import compiled
+from ci.isa import text as isa_text
 from ci.isa.compiled import CompiledTree, IsaError
-from ci.judging import claims, reach
-from ci.judging.claims import Expected, TrustedOutcome, decided
+from ci.judging import reach, recorded
 from ci.judging.policy import Policy
+from ci.judging.recorded import Expected, TrustedOutcome, decided
 from ci.judging.types import Judgement, Verdict
 from ci.options import Given, option, together
 from ci.pools import file as pools_file
@@ -52,7 +52,7 @@ def judged(given: Given, repository: Repository, policy: Policy) -> Report:
     """Judge what a leg handed over; a leg that handed over nothing is CANNOT TELL with its reason.
 
     given: of `gate`.  declared: what base declares (`python -m benchmarks list --json`), written by a job of our own.
-    code: folder with what the run says it compiled both sides to (ci.isa.check.SIDES).
+    code: folder with what the run says it compiled both sides to (ci.isa.text.SIDES).
     """
     head: str = given.head_commit
     # Bring the objects of a commit that is not here, such as one of a fork; nothing of it is checked out or run.
@@ -104,7 +104,7 @@ CLAIMED_CODE = "the machine code is what the run of the pull request says it com
 def _with_code(judgement: Judgement, folder: Path, renamed: Mapping[str, str]) -> Judgement:
     """What the run says it compiled can make a verdict worse, never better."""
     try:
-        found, said = isa_check.joined(judgement, isa_check.of_files(folder, renamed, _compiled)), CLAIMED_CODE
+        found, said = isa_text.joined(judgement, isa_text.of_files(folder, renamed, _compiled)), CLAIMED_CODE
     except IsaError as error:
         found, said = judgement, f"the machine code could not be compared: {error}"
     return dataclasses.replace(found, warnings=(*found.warnings, said))
@@ -202,7 +202,7 @@ def _report(
     made = report_of(outcome.judgement, outcome.trials, checkouts, title=f"pull request on {given.pool}{gpus}")
     said, more = list[str](), list[str]()
     if outcome.trials and not succeeds(repository.root, "merge-base", "--is-ancestor", expected.head, "HEAD"):
-        untrusted = claims.UNTRUSTED.format(head=expected.head[:8])
+        untrusted = recorded.UNTRUSTED.format(head=expected.head[:8])
         said.append(f"{plural(len(outcome.trials), 'trial')} judged here; {untrusted}")
     if outcome.trials and not expected.declared:
         said.append(UNCHECKED)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ci.bisect import search as bisection
-from ci.bisect import show
 from ci.bisect.search import Ask, Line, RowPlace, SearchAnswer, SearchState, believe, grid_of, next_step
 from ci.bisect.search import TrialOutcome as Pair
+from ci.commands import bisect as show
 
 SKEWED = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
 SEEN = [Pair(0, 5, 0.031), Pair(0, 2, 0.012), Pair(0, 3, -0.002), Pair(2, 3, 0.009), Pair(0, 3, 0.018)]

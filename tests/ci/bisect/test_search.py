@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ci.bisect import search as searching
-from ci.bisect import show
 from ci.bisect.search import BisectError, RowPlace, SearchRules, TrialOutcome
+from ci.commands import bisect as show
 
 RULES = SearchRules(smallest=0.003, noise=0.003, most=60)
 ROW = [RowPlace(f"{n:040x}", f"c{n}", f"change {n}") for n in range(41)]

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from ci.commands.common import leg
-from ci.judging import claims
+from ci.judging import recorded
 from ci.records import store
 from ci.records.ledger import CAUSES, Explanation, RecordedCause
 from ci.report import json_report
@@ -87,7 +87,7 @@ def test_the_report_says_which_trials_come_from_an_untrusted_tree(scene):
     (said, *_) = scene.report.warnings
     trials = (scene.clone / "trials.jsonl").read_text().count("\n")
     assert said.text.startswith(f"{trials} trials judged here; these trials come from an untrusted tree")
-    assert "cannot be shown" in claims.UNTRUSTED
+    assert "cannot be shown" in recorded.UNTRUSTED
     assert "untrusted tree" in (scene.clone / "out.md").read_text()
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import FAULTS, MEASURED, NOTHING, USAGE, ChildExit
-from ci.isa import check
+from ci.isa import text as check
 from ci.isa.compiled import parse
 from ci.isa.judge import CodeVerdict, compare
 from ci.isa.rules import IsaPolicy, Rule, parse_policy

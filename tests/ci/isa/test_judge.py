@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ci.isa.check import decided, declaring_code, joined
 from ci.isa.compiled import IsaError, read
 from ci.isa.judge import CodeVerdict, Difference, IsaJudgement, as_json, compare, pairs
 from ci.isa.rules import CodeFinding, IsaPolicy
+from ci.isa.text import decided, declaring_code, joined
 from ci.judging.types import CaseVerdict, Judgement, Verdict, to_json
 from ci.report import markdown, terminal
 from ci.report.json_report import dumps, loads

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from asv.results import Results
 
+from ci.commands import isa as series
+from ci.commands.isa import commits_of, record_range
 from ci.git.repository import Commit, RangeError, Repository
 from ci.history import exact
-from ci.isa import series
 from ci.isa.compiled import CompileError, Wanted
-from ci.isa.series import commits_of, record_range
 from ci.records.store import load
 from tests.ci.isa.documents import document, entry
 from tests.kit import commit as commit_of

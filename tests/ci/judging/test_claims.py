@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ci.judging import policy
-from ci.judging.claims import Expected, contradiction, decided, sift
+from ci.judging.recorded import Expected, contradiction, decided, sift
 from ci.judging.types import Verdict
 from ci.trials import file as hostile
 from ci.trials.file import TrialFile

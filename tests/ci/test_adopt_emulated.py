@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ci import emulated
+from ci import adopt
 from ci.adopt import NothingToCompare, ScriptRequest
 from ci.git.repository import Repository
 from ci.isa.judge import CodeVerdict
@@ -35,9 +35,9 @@ def run(*rows, code=0, failures=()):
 
 def compared(monkeypatch, base, head):
     runs = iter([base, head])
-    monkeypatch.setattr(emulated, "emulated", lambda *words, **how: next(runs))
+    monkeypatch.setattr(adopt, "emulated", lambda *words, **how: next(runs))
     sides = [SimpleNamespace(role=role, path=Path(role)) for role in ("base", "head")]
-    return emulated.compared(ScriptRequest(Path("bench.py"), Path("bench.py")), sides, "gfx942", IsaPolicy(), {})
+    return adopt.compared(ScriptRequest(Path("bench.py"), Path("bench.py")), sides, "gfx942", IsaPolicy(), {})
 
 
 def test_a_kernel_in_the_script_itself_is_compared_by_the_text_of_each_side(monkeypatch, tmp_path):
@@ -45,11 +45,11 @@ def test_a_kernel_in_the_script_itself_is_compared_by_the_text_of_each_side(monk
         (tmp_path / role).mkdir()
         (tmp_path / role / "bench.py").write_text(role)
     ran = []
-    monkeypatch.setattr(emulated, "emulated", lambda words, arch, **how: ran.append(words[3]) or run(launch()))
+    monkeypatch.setattr(adopt, "emulated", lambda words, arch, **how: ran.append(words[3]) or run(launch()))
     sides = [SimpleNamespace(role=role, path=tmp_path / role) for role in ("base", "head")]
     for own, expected in ((True, ["base", "head"]), (False, ["head", "head"])):
         request = ScriptRequest(Path("bench.py"), tmp_path / "head/bench.py", own=own)
-        emulated.compared(request, sides, "gfx942", IsaPolicy(), {})
+        adopt.compared(request, sides, "gfx942", IsaPolicy(), {})
         assert [Path(source).parent.name for source in ran[-2:]] == expected
 
 
@@ -134,9 +134,9 @@ def test_a_script_of_a_repository_on_two_commits(tmp_path):
         repository.checkout(f"HEAD~{back}", role) for back, role in ((2, "base"), (1, "head"), (0, "head"))
     )
     request = ScriptRequest(Path("bench.py"), tmp_path / "bench.py")
-    same = emulated.compared(request, (base, comment), "gfx942", IsaPolicy(), {})
+    same = adopt.compared(request, (base, comment), "gfx942", IsaPolicy(), {})
     assert (same.verdict, len(same.differences)) == (CodeVerdict.SAME, 1), same.warnings
-    slower = emulated.compared(request, (base, head), "gfx942", IsaPolicy(), {})
+    slower = adopt.compared(request, (base, head), "gfx942", IsaPolicy(), {})
     assert slower.verdict is CodeVerdict.SLOWER
     assert slower.differences[0].kernel == "scale_kernel"
     sentences = [one.sentence for one in slower.differences[0].findings]
