@@ -42,7 +42,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Tune": {
         "sweep": ("sweep", "Points (cases x knobs) against the default: which is best, how sure that is."),
-        "tune": ("tune", "Write tables of tuned knobs from a sweep, and verify them again."),
+        "tune": ("sweep:tune", "Write tables of tuned knobs from a sweep, and verify them again."),
         "study": ("study", "Declared experiments: their points, record, table and figures."),
     },
     "Show": {
@@ -79,8 +79,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "ci pools": ("pools", "The machines behind a label or a partition, and what runs there."),
         "ci start": ("github:start", "Measure one commit on the GPU pools, through GitHub."),
         "ci runner": ("pools:runner", "Serve GitHub's queue from Slurm: a short-lived runner for each job."),
-        "ci leg": ("leg", "What a pool does for a pull request: compare, verify what the change tunes."),
-        "ci night": ("leg:night", "What a pool does in a night: look, measure, measure what was missed."),
+        "ci leg": ("pools:leg", "What a pool does for a pull request: compare, verify what the change tunes."),
+        "ci night": ("pools:night", "What a pool does in a night: look, measure, measure what was missed."),
         "ci wait": ("github:wait", "Wait until a machine takes a job of a workflow."),
         "ci sift": ("gate:sift", "Keep the trials that fit the run that measured them."),
         "ci command": ("github:command", "Answer `/ridgeline ...` on a pull request."),

@@ -19,7 +19,7 @@ VERBS = ("-m", "ridgeline" if INSTALLED else "ci")
 
 
 def program(module: str) -> tuple[str, ...]:
-    """Options of Python that run a module of ours, such as ci.slurm.on_nodes."""
+    """Options of Python that run a module of ours, such as ci.slurm.jobs."""
     return ("-m", "ridgeline.program", module) if INSTALLED else ("-m", module)
 
 

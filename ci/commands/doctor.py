@@ -1,13 +1,226 @@
-"""`ridgeline doctor`: what this machine is, what can be measured on it, what to repair."""
+"""`ridgeline doctor`: what is wrong on this machine, why it matters, and what to do about it.
+
+A fact that cannot be had is itself a finding, never an exception.  What torch, the devices, the host and the disks are
+good for is judged by `benchmarks.doctor`, with its limits; its problems are findings here as they are.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import socket
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, Literal
 
 import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from ci import doctor as examination
+from ci import calling
+from ci.bars import printable
+from ci.git.command import GitError
+from ci.git.repository import ForeignError, Repository
+from ci.harness import MeasureError, query
 from ci.options import JSON, PASS, RESULTS, USAGE, Given, flag, option, out_console, print_json, verb
+from ci.pools import file
+from ci.pools.file import NO_GPU, Pool
+from ci.report.words import plural
+from ci.trials.trial import faults_of
+
+Level = Literal["ok", "note", "warning", "error"]
+STYLE: dict[Level, str] = {"error": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
+"""How each level looks, worst first."""
+
+EXAMINED = ("python", "torch", "triton")
+"""Versions that the measuring program judges."""
+UNTESTED = "untested_version"
+"""The kind of its problem that is a remark: what is newer than what we tried mostly works."""
+VERSION_PROBLEMS = {"library_missing", UNTESTED}
+"""Kinds of its problems that are about versions."""
+EXAMINE_S = 180.0
+"""Seconds for the measuring program's own examination: importing torch on a cold disk takes a minute."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: how bad, what it is, why it matters, what to do (both "" for ok)."""
+
+    level: Level
+    what: str
+    why: str = ""
+    next_step: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    """All findings, worst first, and the machine's fingerprint ({} if it could not be had)."""
+
+    findings: tuple[Finding, ...]
+    fingerprint: Mapping[str, Any]
+
+    @property
+    def worst(self) -> Level:
+        """The worst level found."""
+        return min((finding.level for finding in self.findings), key=_rank, default="ok")
+
+    def document(self) -> dict[str, Any]:
+        """For --json."""
+        findings = [dataclasses.asdict(finding) for finding in self.findings]
+        return {"worst": self.worst, "findings": findings, "machine": dict(self.fingerprint)}
+
+
+def diagnose(root: Path, results: Path) -> Diagnosis:
+    """Examine this machine for the repository at `root` with its records in `results`; takes some seconds."""
+    try:
+        answer = query("doctor", "--tree", str(root), "--folder", str(results.absolute()), limit_s=EXAMINE_S)
+        machine, found = answer["machine"], list(_examined(answer))
+    except (MeasureError, KeyError, TypeError, AttributeError) as error:
+        why = f"its answer cannot be read ({type(error).__name__}: {error})"
+        why = str(error) if isinstance(error, MeasureError) else why
+        started = " ".join(["python", *calling.program("benchmarks"), "doctor"])
+        next_step = f"run `{started}` and correct what it reports"
+        machine, found = {}, [Finding("error", "the measuring program does not start", why, next_step)]
+    found += [*_interpreter(), _clone(root), *_records(results)]
+    return Diagnosis(tuple(sorted(found, key=lambda finding: _rank(finding.level))), machine)
+
+
+def _rank(level: Level) -> int:
+    return list(STYLE).index(level)
+
+
+def _examined(answer: Mapping[str, Any]) -> Iterator[Finding]:
+    """What the answer of `python -m benchmarks doctor --json` comes to."""
+    machine, environment = answer["machine"], answer["environment"]
+    for problem in answer["problems"]:
+        remark: Level = "note" if problem["kind"] == UNTESTED else "warning"
+        level: Level = "error" if problem["level"] == "error" else remark
+        yield Finding(level, *(printable(problem[key]) for key in ("text", "why", "next_step")))
+    if machine.get("kind") != "gpu":
+        yield Finding(
+            "note",
+            f"no GPU: only CPU backends are timed ({machine.get('cpu') or machine.get('device')})",
+            "Triton kernels are checked in its interpreter at most, never timed",
+            "for GPU times `ridgeline run --out trials.jsonl` on a GPU, `ridgeline records add trials.jsonl` here",
+        )
+    elif machine.get("market_name"):
+        yield Finding("ok", f"{machine.get('count', 1)} x {machine['market_name']} ({machine.get('arch')})")
+    if reasons := [why for cases in answer.get("kernels", {}).values() for why in cases.values()]:
+        runnable = reasons.count("")
+        yield Finding(
+            "ok", f"{plural(len(answer['kernels']), 'kernel')}: {runnable} of {len(reasons)} cases can be measured here"
+        )
+    if VERSION_PROBLEMS.isdisjoint(problem["kind"] for problem in answer["problems"]):
+        for name in EXAMINED:
+            if environment.get(name):
+                yield Finding("ok", f"{name} {environment[name]}")
+
+
+def _interpreter() -> Iterator[Finding]:
+    asked = os.environ.get("TRITON_INTERPRET", "")
+    if asked not in ("", "0"):
+        why = "Triton then interprets kernels on the CPU: no time would mean anything"
+        yield Finding("error", f"TRITON_INTERPRET={printable(asked)} is set", why, "unset TRITON_INTERPRET")
+
+
+def _clone(root: Path) -> Finding:
+    try:
+        repository = Repository(root)
+        if not repository.has_history():
+            what, step = "this git repository has no commit yet", "git add what belongs to it, git commit"
+            return Finding("warning", what, "there is nothing to measure or to compare", step)
+        head, commits = repository.resolve("HEAD").hash, repository.length()
+    except ForeignError as error:
+        return Finding("warning", error.what, "commits cannot be compared", error.command)
+    except GitError:
+        return Finding(
+            "warning",
+            "this is not a git repository, or git is missing",
+            "commits cannot be compared",
+            "on a node without git name the commit and a file (`ridgeline run --help`), and record the file in a clone",
+        )
+    if repository.is_shallow():
+        what, why = f"the history is cut off after {plural(commits, 'commit')}", "a base to compare with may be missing"
+        return Finding("warning", what, why, "git fetch --unshallow (in a workflow: fetch-depth: 0)")
+    return Finding("ok", f"git: {plural(commits, 'commit')} up to {head[:12]}")
+
+
+def _records(results: Path) -> Iterator[Finding]:
+    """What is in the folder of records; an absent one is not a fault."""
+    from ci.records.store import damage_of, notes_files  # scipy, which nodes that verify and bring up may lack
+
+    if results.exists() and not os.access(results, os.R_OK | os.W_OK | os.X_OK):
+        next_step = "give this user read and write access, or another folder with --results"
+        yield Finding("error", f"{results} cannot be used", "records cannot be read and written there", next_step)
+        return
+    records = notes_files(results)
+    yield Finding("ok", f"{plural(len(records), 'record file')} in {results}")
+    for problem in filter(None, map(damage_of, records)):
+        next_step = "restore it from git or a copy, or delete it and record its trial files again"
+        yield Finding("error", f"{problem.where}: {problem.why}", "the gate and pages lack its trials", next_step)
+
+
+def show(diagnosis: Diagnosis, console: Console) -> None:
+    """One line for what is right; what, why and the next step for everything else."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for finding in diagnosis.findings:
+        text = Text(finding.what, style="" if finding.level == "ok" else "bold")
+        text.append(f"\n{finding.why}" if finding.why else "", style="not bold dim")
+        text.append(f"\n-> {finding.next_step}" if finding.next_step else "", style="not bold cyan")
+        table.add_row(Text(finding.level, style=STYLE[finding.level]), text)
+    console.print(table, highlight=False)
+
+
+# Is this node fit to measure for its pool?  The measuring program's preflight, held to what the pool promises.
+
+
+PREFLIGHT_S = 120.0
+"""Seconds for the preflight: the driver of a loaded node takes some seconds, a hanging driver for ever."""
+
+WHY: Mapping[bool, str] = {True: "no verdict rests on times of this node until then", False: "kept beside the times"}
+"""Why a fault matters, by whether it is fatal."""
+
+
+def diagnose_node(pool_name: str, gpus: int | None, results: Path) -> Diagnosis:
+    """What the preflight finds here, the worst first; a node that gives no answer has a fault.  PoolsError."""
+    pool, count = promised(pool_name, gpus)
+    words = ["--product", pool.gpu] if pool and pool.gpu != NO_GPU else []
+    words += ["--gpus", str(count)] if count else []
+    try:
+        answer = query("doctor", "--node", "--folder", str(results.absolute()), *words, limit_s=PREFLIGHT_S)
+        faults, facts = faults_of(answer), answer["facts"]
+    except (MeasureError, KeyError, TypeError) as error:
+        started = " ".join(["python", *calling.program("benchmarks"), "doctor", "--node"])
+        text = f"the preflight gives no answer: {error}"
+        return Diagnosis((Finding("error", text, WHY[True], f"run `{started}` and correct what it reports"),), {})
+    findings = [
+        Finding("error" if fault.fatal else "warning", fault.text, WHY[fault.fatal], fault.next_step)
+        for fault in sorted(faults, key=lambda fault: not fault.fatal)
+    ]
+    if not findings:
+        for_pool = f" for pool {pool.name}" if pool else ""
+        findings = [Finding("ok", f"{node_name()} is fit to measure{for_pool}: {facts['gpus']['count']} GPUs")]
+    return Diagnosis(tuple(findings), facts)
+
+
+def promised(
+    pool_name: str, gpus: int | None, path: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> tuple[Pool | None, int]:
+    """The pool and the GPUs that this node is held to: as named, else as the pool that started us says in
+    RIDGELINE_POOL and RIDGELINE_GPUS; (None, GPUs) for no pool."""
+    name = pool_name or environ.get("RIDGELINE_POOL", "")
+    if not name:
+        return None, gpus or 0
+    pool, of_starter = file.load(path).pool(name), environ.get("RIDGELINE_GPUS", "")
+    if gpus is None and of_starter.isdecimal() and not pool_name:
+        gpus = int(of_starter)
+    return pool, pool.size(gpus)
+
+
+def node_name(environ: Mapping[str, str] = os.environ) -> str:
+    """This node, as Slurm or the host of the container calls it."""
+    return environ.get("RIDGELINE_NODE") or environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 @verb("ridgeline doctor --json\n  ridgeline doctor --node --pool mi300x --gpus 8")
@@ -22,15 +235,15 @@ def doctor(given: Given) -> int:
     Exit code 3 if something is broken.
     """
     if given.node:
-        return _shown(examination.diagnose_node(given.pool, given.gpus, given.results), given.as_json)
+        return _shown(diagnose_node(given.pool, given.gpus, given.results), given.as_json)
     if given.pool or given.gpus is not None:
         raise click.UsageError("--pool and --gpus belong to --node; add it")
-    return _shown(examination.diagnose(Path.cwd(), given.results), given.as_json)
+    return _shown(diagnose(Path.cwd(), given.results), given.as_json)
 
 
-def _shown(diagnosis: examination.Diagnosis, as_json: bool) -> int:
+def _shown(diagnosis: Diagnosis, as_json: bool) -> int:
     if as_json:
         print_json(diagnosis.document())
     else:
-        examination.show(diagnosis, out_console())
+        show(diagnosis, out_console())
     return USAGE if diagnosis.worst == "error" else PASS

@@ -1,17 +1,23 @@
-"""What goes through GitHub: `/ridgeline ...` on a pull request, one commit on the GPU pools, a wait for a machine."""
+"""What goes through GitHub: `/ridgeline ...` on a pull request, one commit on the GPU pools, a wait for a machine, and
+the report of a measurement as a comment."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+import re
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import click
 
-from ci.github import comment, orders
-from ci.github.client import of_environment
-from ci.github.comment import pull_requests
-from ci.github.orders import read_event
+from ci.calling import INSTALLED
+from ci.github import comment
+from ci.github.client import GitHub, of_environment
+from ci.github.comment import pull_requests, write_comment
 from ci.options import (
     ANY,
     DRY_RUN,
@@ -33,6 +39,112 @@ from ci.report import json_report, markdown, terminal
 from ci.report.json_report import ReportError
 from ci.report.model import Report
 
+# ---- /ridgeline in the first line of a comment, which anybody can write ----------------------------------------------
+
+ORDER = re.compile(r"/ridgeline\s+gpu\s+(?P<sha>[0-9a-fA-F]{8,40})(?:\s+(?P<pool>[a-z0-9-]{1,40}))?")
+ALLOWED = "`/ridgeline gpu SHA [POOL]`: SHA has 8 to 40 hex digits, those of the commit that you have read"
+MAY = ("admin", "maintain", "write")
+"""Permissions that count (docs.github.com, "Get repository permissions for a user", 2026-11-22)."""
+ANSWER = "<!-- ridgeline:answer:{} -->"
+
+
+class OrderError(Exception):
+    """An event or a line is not what it should be; a sentence, without foreign text."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OrderComment:
+    """A new comment of a person on a pull request, as the platform tells of it."""
+
+    repository: str
+    pull_request: int
+    id: int
+    login: str
+    body: str
+
+
+@dataclasses.dataclass(frozen=True)
+class OrderOutcome:
+    """What is to be done.  action: "gpu", "refused" or "nothing".
+
+    answer: one line for the pull request, without foreign text but in code.  sha: the commit, 40 hex digits.
+    pool: where to measure, "" for every pool.
+    """
+
+    action: str
+    answer: str = ""
+    sha: str = ""
+    by: str = ""
+    pool: str = ""
+
+
+def read_event(path: Path) -> OrderComment | None:
+    """The comment of an `issue_comment` event; None for what is not a new one of a person on a pull request.
+
+    Raises OrderError for a file that is not such an event, OSError if it cannot be read.
+    """
+    try:
+        event = json.loads(path.read_bytes())
+        issue, new, user = event["issue"], event["comment"], event["comment"]["user"]
+        if event["action"] != "created" or user["type"] == "Bot" or "pull_request" not in issue:
+            return None
+        return OrderComment(event["repository"]["full_name"], issue["number"], new["id"], user["login"], new["body"])
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise OrderError(f"{path} is not an event of `issue_comment` ({why}); GITHUB_EVENT_PATH names one") from None
+
+
+def parse(body: str) -> tuple[str, str] | None:
+    """(first hex digits of a commit, pool or "") of the order in a comment's first line; None where there is none.
+
+    Raises OrderError for one that is not right.
+    """
+    first = next(iter(body.strip().splitlines()), "").strip()
+    if not re.match(r"/ridgeline(?!\S)", first):
+        return None
+    order = ORDER.fullmatch(first)
+    if not order:
+        raise OrderError(f"allowed is {ALLOWED}")
+    return order["sha"].lower(), order["pool"] or ""
+
+
+def decide(asked: OrderComment | None, github: GitHub) -> OrderOutcome:
+    """What a comment asks for and whether it is granted; changes nothing.  Raises GitHubError."""
+    try:
+        order = parse(asked.body) if asked else None
+        if not (asked and order):
+            return OrderOutcome("nothing")
+        sha, pool = order
+        head = granted_head(asked, sha, github)
+        return OrderOutcome(
+            "gpu", f"Measuring `{head}` on {f'`{pool}`' if pool else 'every pool'}.", head, asked.login, pool
+        )
+    except OrderError as error:
+        return OrderOutcome("refused", f"{error}.", by=asked.login if asked else "")
+
+
+def granted_head(asked: OrderComment, sha: str, github: GitHub) -> str:
+    """The head of the pull request, if its first digits are `sha` and the author may have it measured.  OrderError.
+
+    Who may is asked of GitHub now: the event only says what the author was to the repository.
+    """
+    if asked.repository.lower() != github.repository.lower():
+        raise OrderError("this is an event of another repository")
+    path = f"collaborators/{urllib.parse.quote(asked.login, safe='')}/permission"
+    if (github.get(path, none_for=(404,)) or {}).get("permission") not in MAY:
+        raise OrderError("`/ridgeline` is for people with write access to this repository")
+    pull = github.get(f"pulls/{asked.pull_request}")
+    head, home = str(pull["head"]["sha"]), (pull["head"]["repo"] or {}).get("full_name", "")
+    if pull["state"] != "open":
+        raise OrderError("this pull request is closed")
+    if not head.startswith(sha):
+        raise OrderError(f"the head of this pull request is `{head[:8]}`, not `{sha[:8]}`: read it, then name it")
+    if home.lower() != github.repository.lower() and len(sha) < 40:
+        raise OrderError(
+            "for a commit of a fork write all 40 digits: another commit with the same first ones is easy to make"
+        )
+    return head
+
 
 @verb('ridgeline ci command --event "$GITHUB_EVENT_PATH" --json')
 @option("--event", "The event of a new comment (`issue_comment`), as GITHUB_EVENT_PATH names it.", ANY, required=True)
@@ -42,30 +154,55 @@ def command(given: Given) -> int:
     """Answer `/ridgeline gpu SHA [POOL]` from people with write access.
 
     Needs GITHUB_TOKEN and GITHUB_REPOSITORY.  What is to be done is printed, and set as the step's outputs `action`,
-    `sha`, `pool` and `pull_request`; `action` is "refused" or "nothing" where nothing is.
+    `sha` and `pool`; `action` is "refused" or "nothing" where nothing is.
     """
-    comment, github = read_event(given.event), of_environment()
-    outcome = orders.decide(comment, github)
-    if comment and outcome.action != "nothing" and not given.dry_run:
-        orders.post_answer(outcome, comment, github)
-    would = "would do: " if given.dry_run else ""
-    line = f"{would}{outcome.action}: {outcome.answer}"
+    asked, github = read_event(given.event), of_environment()
+    outcome = decide(asked, github)
+    if asked and outcome.action != "nothing" and not given.dry_run:
+        # A reaction on the comment and one line below it; a second run of the job changes nothing.
+        reaction = {"content": "-1" if outcome.action == "refused" else "+1"}
+        github.post(f"issues/comments/{asked.id}/reactions", reaction, repeatable=True)
+        marker = ANSWER.format(asked.id)
+        write_comment(github, asked.pull_request, marker, f"{marker}\n{outcome.answer}")
+    line = f"{'would do: ' * given.dry_run}{outcome.action}: {outcome.answer}"
     if outcome.action == "nothing":
         line = "nothing: no `/ridgeline` in the first line of a new comment on a pull request"
     click.echo(json.dumps(dataclasses.asdict(outcome)) if given.as_json else line)
-    # For later steps; words, hex digits and numbers only, so that no line can bring another.
-    path = "" if given.dry_run else os.environ.get("GITHUB_OUTPUT", "")
-    if path:
+    # For later steps; words and hex digits only, so that no line can bring another.
+    if (path := os.environ.get("GITHUB_OUTPUT")) and not given.dry_run:
         with open(path, "a", encoding="utf-8") as file:
             file.write(f"action={outcome.action}\nsha={outcome.sha}\npool={outcome.pool}\n")
-            file.write(f"pull_request={outcome.pull_request or ''}\n")
     return PASS
 
 
-# ---- ci start --------------------------------------------------------------------------------------------------------
+# ---- one commit on the GPU pools, and a wait for a machine -----------------------------------------------------------
+#
+# `REF` is moved to the newest commit of the default branch before each start, so the workflow files and the tools are
+# those of the default branch, and the measured commit is an input.  The run's rights to caches and environments are
+# those of this ref: nothing that measured code writes there is read by a run of the default branch.
 
+REF = "ridgeline/gpu"
+WORKFLOW = "ridgeline_gpu.yml" if INSTALLED else "gpu.yml"
+"""Of a repository that has Ridgeline installed, as `ridgeline init` calls it; and our own."""
+
+ASK_EVERY_S = 30.0
+"""Seconds between two questions: 60 calls in half an hour, of the 1,000 that a job's token has an hour (REST API,
+2026-11)."""
 
 EXAMPLE_SHA = "344de583" + "0" * 32
+
+
+def start_run(github: GitHub, sha: str, inputs: Mapping[str, str]) -> str:
+    """Start the GPU workflow for a commit; returns the commit of the default branch whose files it runs.
+
+    sha: all 40 digits.  inputs: further ones of the workflow; empty ones are left out.  Raises GitHubError.
+    """
+    branch = github.get("")["default_branch"]
+    trusted = str(github.get(f"git/ref/heads/{branch}")["object"]["sha"])
+    github.put_branch(REF, trusted)
+    given = {"sha": sha, **{name: value for name, value in inputs.items() if value}}
+    github.post(f"actions/workflows/{WORKFLOW}/dispatches", {"ref": REF, "inputs": given})
+    return trusted
 
 
 @verb(f"ridgeline ci start {EXAMPLE_SHA} --pool mi300x --dry-run")
@@ -78,14 +215,38 @@ def start(given: Given) -> int:
 
     Needs GITHUB_TOKEN (actions and contents: write) and GITHUB_REPOSITORY.
     """
-    sha, chosen = given.sha, {"pool": given.pool, "gpus": given.gpus}
     where = " ".join(filter(None, (given.pool or "every pool", given.gpus and f"with {given.gpus} GPUs")))
     if given.dry_run:
-        click.echo(f"would move the ref {orders.REF} to the default branch and start {orders.WORKFLOW} there: {where}")
+        click.echo(f"would move the ref {REF} to the default branch and start {WORKFLOW} there: {where}")
         return PASS
-    trusted = orders.start(of_environment(), sha, chosen)
-    click.echo(f"started {orders.WORKFLOW} of {trusted[:8]} for {sha[:8]}: {where}")
+    trusted = start_run(of_environment(), given.sha, {"pool": given.pool, "gpus": given.gpus})
+    click.echo(f"started {WORKFLOW} of {trusted[:8]} for {given.sha[:8]}: {where}")
     return PASS
+
+
+def machine_took_job(
+    github: GitHub,
+    run: int,
+    job: str,
+    minutes: float,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> bool:
+    """Wait until a machine takes a job of a run, or has ended it; False if none came in so many minutes.
+
+    A job that does not exist yet may still come: GitHub makes the jobs of a called workflow one after the other.
+    """
+    end = clock() + 60 * minutes
+    while True:
+        states = {
+            listed["status"]
+            for listed in github.items(f"actions/runs/{run}/jobs", "jobs")
+            if f" / {listed['name']}".endswith(f" / {job}")  # that of a called workflow has its callers' before it
+        }
+        left_s = end - clock()
+        if states & {"in_progress", "completed"} or left_s <= 0:
+            return bool(states & {"in_progress", "completed"})
+        sleep(min(ASK_EVERY_S, left_s))
 
 
 @verb('ridgeline ci wait --run 1 --job "mi300x-8 / Measure" --minutes 30')
@@ -97,20 +258,25 @@ def wait(given: Given) -> int:
 
     Needs GITHUB_TOKEN (actions: read) and GITHUB_REPOSITORY.
     """
-    taken = orders.machine_took_job(of_environment(), given.run, given.job, given.minutes)
+    taken = machine_took_job(of_environment(), given.run, given.job, given.minutes)
     late = f"absent: no machine took {given.job!r} within {given.minutes:g} minutes"
     click.echo(f"a machine took {given.job!r}" if taken else late)
     return PASS if taken else NO_VERDICT
 
 
-# `ridgeline report`: render a report file, or put it on its pull request and its commit.
+# ---- a report file, rendered, or put on its pull request and its commit ----------------------------------------------
+
+RENDERED: Mapping[str, Callable[[Report], str]] = {
+    "markdown": markdown.render,
+    "html": markdown.html_page,
+    "json": json_report.dumps,
+}
+"""Text of a report by format."""
 
 
 @verb("ridgeline report .ridgeline/report.json --format markdown")
 @click.argument("file", type=ANY)
-@option(
-    "--format -> style", "How to render it.", click.Choice(["terminal", "markdown", "html", "json"]), default="terminal"
-)
+@option("--format -> style", "How to render it.", click.Choice(["terminal", *RENDERED]), default="terminal")
 @option(
     "--post SHA",
     "Put it on this commit as a check run, and into the comment of every open pull request whose head it is "
@@ -129,12 +295,8 @@ def report(given: Given) -> int:
         return post_report(given)
     loaded = json_report.read(given.file)
     summarize(loaded, "", given.summary and not given.dry_run)
-    if given.style == "markdown":
-        click.echo(markdown.render(loaded), nl=False)
-    elif given.style == "html":
-        click.echo(markdown.html_page(loaded), nl=False)
-    elif given.style == "json":
-        click.echo(json_report.dumps(loaded), nl=False)
+    if given.style in RENDERED:
+        click.echo(RENDERED[given.style](loaded), nl=False)
     else:
         terminal.show(loaded, out_console())
     return loaded.verdict.exit_code

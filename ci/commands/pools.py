@@ -1,20 +1,25 @@
-"""`ridgeline ci pools` and `ci runner`: the machines behind a label or a partition, and what serves their queue."""
+"""`ridgeline ci pools`, `runner`, `leg`, `night`: the machines behind a label or a partition, what serves their
+queue, and what they do for a pull request and in a night."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
-from filelock import FileLock, Timeout
 from rich.table import Table
 
+from benchmarks import lifetime
 from ci.calling import VERBS
+from ci.git.repository import Commit, Repository
 from ci.github.client import API, GitHub
+from ci.harness import TIERS, machine_kind
 from ci.options import (
     DRY_RUN,
     FILE,
@@ -25,6 +30,7 @@ from ci.options import (
     USAGE,
     Finite,
     Given,
+    NewFile,
     flag,
     option,
     out_console,
@@ -33,10 +39,12 @@ from ci.options import (
 )
 from ci.pools import file
 from ci.pools.command import wrapped
-from ci.pools.file import Container, Pool, Pools
+from ci.pools.file import Pool, Pools, RunnerSettings, Site
+from ci.programs import declared_programs
 from ci.report.words import plain
 from ci.slurm.client import Slurm
 from ci.slurm.runner import RunnerError, RunnerService
+from kernels import project
 
 COMMAND = ("python", *VERBS, "run", "--out", "trials.jsonl")
 """What is shown where no command is given."""
@@ -115,48 +123,139 @@ def runner(given: Given) -> int:
     It holds nothing: killed at any moment, it goes on by looking.  The token needs "administration: write" and
     "actions: read" of the repository.  --dry-run looks once and says what it would do.
     """
-    pools = file.load(given.path)
-    first = service_now(given, pools)
-    if given.dry_run:
-        lines, failed = first.do_round(dry_run=True)
-        click.echo("\n".join(plain(line, LONGEST_LINE) for line in lines) or "nothing to do")
-        return USAGE if failed else PASS
-    first.folder.mkdir(parents=True, exist_ok=True)
-    first.folder.chmod(0o700)
-    offers = first.offers
-    lines = [f"serving {', '.join(offer.name for offer in offers)} of {first.settings.repository}"]
-    for pool in dict.fromkeys(offer.pool.name for offer in offers if offer.pool.container is Container.NONE):
-        lines.append(f"pool {pool} has no container: what its jobs run can read this user's files, the service's too")
-    try:
-        with FileLock(first.folder / "lock", timeout=0):
-            logged = set[str]()
-            while True:
-                now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-                new, failed = service_now(given, pools).do_round()
-                for line in (*lines, *new):
-                    if line not in logged:  # what has not changed since the last round is not repeated
-                        click.echo(f"{now} {plain(line, LONGEST_LINE)}")  # names in it are other people's words
-                logged, lines = set(new), []
-                if given.once:
-                    return USAGE if failed else PASS
-                time.sleep(given.interval)
-    except Timeout:
-        where = f"another `ridgeline ci runner` uses {first.folder}"
-        raise RunnerError(f"{where}; end it, or give another --folder") from None
+    pools, logged = file.load(given.path), set[str]()
+    site, settings = served_site(pools, given.site)
+    folder = (given.folder or Path(site.shared or Path.home() / ".ridgeline") / "runner").absolute()
+    while True:
+        github = GitHub(settings.repository, token_now(given.token_file), os.environ.get("GITHUB_API_URL") or API)
+        service = RunnerService(pools, site.name, settings, folder, github, Slurm(patience_s=0))
+        lines, failed = service.do_round(given.dry_run)
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for line in lines:
+            if line not in logged:  # what has not changed since the last round is not repeated
+                click.echo(f"{now} {plain(line, LONGEST_LINE)}")  # names in it are other people's words
+        if given.dry_run and not lines:
+            click.echo("nothing to do")
+        if given.once or given.dry_run:
+            return USAGE if failed else PASS
+        logged = set(lines)
+        time.sleep(given.interval)
 
 
-def service_now(given: Given, pools: Pools) -> RunnerService:
-    """The service with the token as it is now.  RunnerError without a runner of the site, or without a token."""
-    served = [site for site in pools.sites.values() if site.runner and given.site in (None, site.name)]
-    if len(served) != 1 or not served[0].runner:
+def served_site(pools: Pools, name: str | None) -> tuple[Site, RunnerSettings]:
+    """The site to serve, by its name or as the only one.  RunnerError."""
+    served = [(site, site.runner) for site in pools.sites.values() if site.runner and name in (None, site.name)]
+    if len(served) != 1:
         names = ", ".join(site.name for site in pools.sites.values() if site.runner) or "none"
         raise RunnerError(f"--site says which site to serve; sites with a table [site.NAME.runner]: {names}")
-    if given.token_file and not given.token_file.is_file():
-        raise RunnerError(f"--token-file: there is no file {given.token_file}; the guide of pools says how to write it")
-    token = given.token_file.read_text("utf-8").strip() if given.token_file else os.environ.get("GITHUB_TOKEN", "")
+    return served[0]
+
+
+def token_now(file: Path | None) -> str:
+    """GitHub's token as it is now: it may be replaced at any time.  RunnerError without one."""
+    if file and not file.is_file():
+        raise RunnerError(f"--token-file: there is no file {file}; the guide of pools says how to write it")
+    token = file.read_text("utf-8").strip() if file else os.environ.get("GITHUB_TOKEN", "")
     if not token:
         raise RunnerError("there is no token; set GITHUB_TOKEN or give --token-file, and keep it out of the command")
-    site, settings = served[0], served[0].runner
-    folder = given.folder or Path(site.shared or Path.home() / ".ridgeline") / "runner"
-    github = GitHub(settings.repository, token, os.environ.get("GITHUB_API_URL") or API)
-    return RunnerService(pools, site.name, settings, folder.absolute(), github, Slurm(patience_s=0))
+    return token
+
+
+# ---- what a pool does: for a pull request, compare; in a night, look and measure -------------------------------------
+
+WHY_S = 180
+"""Seconds in which experiments on a SLOWER begin.  The median cause takes nine trials (tests/study/causes.md), two
+minutes at 10 to 15 s a trial of one case on a GPU (2026-11)."""
+
+
+@verb("ridgeline ci leg HEAD...my-branch my-branch --out trials.jsonl --dry-run")
+@click.argument("base")
+@click.argument("head")
+@option("--out", "Trial file to append to.", NewFile(), required=True)
+@DRY_RUN
+def leg(given: Given) -> int:
+    """Compare HEAD with BASE, and find out why a case is slower; then by each program of the settings.
+
+    The exit code is that of the worst comparison.
+    """
+    commit = Repository(Path.cwd()).resolve(given.head)
+    operators = comparison(given.base, commit, given.out)
+    steps = [operators, *((*operators[:4], f"--program={name}") for name in _programs())]
+    return max(_all([step], given.dry_run) for step in steps)
+
+
+def _programs() -> list[str]:
+    """The names of the benchmark programs that run on this machine."""
+    return [one.name for one in declared_programs(project.around(Path.cwd()), on_gpu=machine_kind() == "gpu")]
+
+
+def _all(planned: Sequence[Sequence[str]], dry_run: bool) -> int:
+    """Run the steps, or say what they are."""
+    if not dry_run:
+        return through(planned, run)
+    for words in planned:
+        click.echo(f"would run: ridgeline {' '.join(words)}")
+    return PASS
+
+
+def comparison(base: str, head: Commit, out: Path) -> tuple[str, ...]:
+    """The arguments of a leg's comparison.
+
+    The report is rendered elsewhere, from the trials and from what was measured to find out why a case is slower: both
+    are in the file.
+    """
+    return ("ab", base, head.hash, f"--out={out}", f"--why-seconds={WHY_S}")
+
+
+# ---- a night ---------------------------------------------------------------------------------------------------------
+
+
+MISSED, MISSED_MIN = 40, 20
+"""Newest commits among which a night looks for those that no record has, and its GPU minutes for them: a commit of this
+repository takes 45 s of an H100 (pr tier, 2026-11-25)."""
+
+MEASURING = ("run", "ab")
+"""Verbs whose exit code is that of all steps."""
+
+Run = Callable[[Sequence[str]], int]
+"""Runs `ridgeline` with these arguments; its exit code."""
+
+
+@verb("ridgeline ci night --tier nightly --out trials.jsonl --dry-run")
+@option("--tier", "Which cases.", click.Choice(TIERS), default="nightly")
+@option("--kernels NAMES", "Only these operators, separated by spaces.", default="")
+@option("--out", "Trial file to append to.", NewFile(), required=True)
+@DRY_RUN
+def night(given: Given) -> int:
+    """Say what this machine is, measure, also what was missed.
+
+    The exit code is that of measuring; a machine in bad shape is measured all the same, and its notes say so.
+    """
+    return _all(night_steps(given.tier, given.kernels.split(), given.out, _programs()), given.dry_run)
+
+
+def night_steps(
+    tier: str, kernels: Sequence[str], out: Path, programs: Sequence[str] = ()
+) -> tuple[tuple[str, ...], ...]:
+    """The commands of a night, each as arguments.
+
+    Programs, and commits that earlier nights missed, are measured on full nights, not after a look at a few operators.
+    """
+    measure = ("run", f"--tier={tier}", *(f"--kernel={name}" for name in kernels), f"--out={out}")
+    if tier != "nightly" or kernels:
+        return (("doctor",), measure)
+    missed = ("run", "..HEAD", f"--newest={MISSED}", f"--minutes={MISSED_MIN}", f"--out={out}")
+    by_program = [("run", f"--program={name}", f"--out={out}") for name in programs]
+    return (("doctor",), measure, *by_program, missed)
+
+
+def through(planned: Sequence[Sequence[str]], run: Run) -> int:
+    """Run all of them; the exit code of the first one that measures."""
+    codes = [(words[0], run(words)) for words in planned]
+    return next(code for verb, code in codes if verb in MEASURING)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one verb, said on stderr before."""
+    click.echo(f"ridgeline {' '.join(words)}", err=True)
+    return subprocess.run([sys.executable, *VERBS, *words], env=lifetime.told(os.environ), check=False).returncode

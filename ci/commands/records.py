@@ -12,8 +12,7 @@ import click
 from benchmarks.programs.reader import RATES, TIMES, Reader, ReaderError, Row, readers
 from benchmarks.trial_file import REGIMES
 from ci.commands.common.outcome import print_recorded
-from ci.git import push as pushing
-from ci.git.command import git_or_none
+from ci.git.command import git_or_none, pushed
 from ci.options import (
     ANY,
     DRY_RUN,
@@ -58,7 +57,7 @@ def add(given: Given) -> int:
     else:
         print_recorded(done, given.dry_run)
     if given.push_to and not given.dry_run:
-        click.echo(pushing.pushed(given.results, given.push_to, "Record measurements"))
+        click.echo(pushed(given.results, given.push_to, "Record measurements"))
     return USAGE if done.problems else PASS
 
 
@@ -193,7 +192,7 @@ def push(given: Given) -> int:
     if given.dry_run:
         click.echo(f"would commit what is new in {folder} and push it to {branch}")
     else:
-        click.echo(pushing.pushed(folder, branch, WHAT.get(folder.name, "Record measurements")))
+        click.echo(pushed(folder, branch, WHAT.get(folder.name, "Record measurements")))
     return PASS
 
 

@@ -26,9 +26,9 @@ from ci.options import (
     wait_for_turn,
 )
 from ci.report.document import Sheet, markdown
-from ci.studies import folder, run
+from ci.studies import run
 from ci.studies.declared import studies, study_named
-from ci.studies.types import Study
+from ci.studies.frame import Study
 from kernels import project
 
 EXAMPLES = """ridgeline study --list
@@ -79,12 +79,12 @@ def study(given: Given) -> int:
             return PASS
         sources = [project.place(f"{WORKING}/{declared.name}.jsonl")]
         left = run.measured(declared, parts, checkout, sources[0], given.budget, console)
-    for rows in folder.read(declared, sources):
-        place = folder.folder_of(given.results, declared.name, rows.machine)
+    for rows in run.read(declared, sources):
+        place = run.folder_of(given.results, declared.name, rows.machine)
         if rows.lines:
-            folder.keep(place, rows.lines)
-            [rows] = folder.read(declared, [place])
-        _show(declared, folder.render(declared, rows, place, left), given.as_json)
+            run.keep(place, rows.lines)
+            [rows] = run.read(declared, [place])
+        _show(declared, run.render(declared, rows, place, left), given.as_json)
     return NO_VERDICT if left else PASS
 
 
@@ -101,7 +101,7 @@ def _list(as_json: bool) -> int:
     return PASS
 
 
-def _show(declared: Study, made: folder.Rendered, as_json: bool) -> None:
+def _show(declared: Study, made: run.Rendered, as_json: bool) -> None:
     """Where everything is, the rules and what is missing; the table is in table.md and table.csv."""
     if as_json:
         rows = json.loads(made.table.to_json(orient="records", double_precision=12))

@@ -1,20 +1,25 @@
-"""`ridgeline sweep`: which knobs are best, as ratios to the default that was timed in turn with them."""
+"""`ridgeline sweep`: which knobs are best, as ratios to the default that was timed in turn with them; `ridgeline tune`:
+tables of tuned knobs, written from a sweep and verified again."""
 
 from __future__ import annotations
 
+import difflib
 import shlex
 
 import click
 
 from ci import harness
 from ci.commands.common.measuring import one_checkout
+from ci.harness import again
 from ci.options import (
     BACKEND,
     CASE,
     DRY_RUN,
+    FILE,
     JSON,
     NO_VERDICT,
     PASS,
+    REGRESSION,
     SOURCE,
     Given,
     NewFile,
@@ -26,12 +31,13 @@ from ci.options import (
     verb,
     wait_for_turn,
 )
-from ci.report.document import markdown
+from ci.report.document import Sheet, markdown
 from ci.report.words import plain, plural
-from ci.sweeps import catalogue, grid, show
-from ci.sweeps.measured import MISS, SweepError
+from ci.sweeps import catalogue, run, show, tuning
+from ci.sweeps.measured import MISS, Measured, SweepError, read
 from ci.sweeps.pruning import PointCompiler, Rungs, prune
 from ci.sweeps.run import FOLDER, SweepPlan, expected_minutes, measure, sweep_id
+from ci.sweeps.tuning import Action
 from ci.whole_files import replace
 from kernels import project
 
@@ -66,7 +72,7 @@ def sweep(given: Given) -> int:
     those that may still be the best get more.  The same command goes on where it was interrupted.  Exit code 2: not
     everything is measured.
     """
-    values = grid.of_options(given.knobs)
+    values = catalogue.of_options(given.knobs)
     if not values and not given.candidates:
         raise click.UsageError("say what to try: --knob NAME=V,V or --candidates")
     if given.arch and not given.dry_run:
@@ -77,9 +83,9 @@ def sweep(given: Given) -> int:
     offered = catalogue.ask(operator, checkout.path, arch=given.arch)
     chosen = offered.chosen(given.cases, given.backends, harness.TIERS[: harness.TIERS.index(given.tier) + 1])
     if not given.backends:
-        chosen = grid.swept(chosen, values, given.candidates)
-    points = grid.points(chosen, values, given.candidates)
-    anchors = grid.anchors_of(points, [offer.backend for offer in offered.offers if offer.baseline])
+        chosen = catalogue.swept(chosen, values, given.candidates)
+    points = catalogue.points(chosen, values, given.candidates)
+    anchors = catalogue.anchors_of(points, [offer.backend for offer in offered.offers if offer.baseline])
     pruned = prune(offered, points, anchors, PointCompiler(checkout.path, console, launched=given.arch is None))
     rungs = Rungs.of(operator, offered.kind)
     name = sweep_id(operator, checkout, rungs, given.out)
@@ -124,3 +130,93 @@ def sweep(given: Given) -> int:
         return NO_VERDICT
     click.echo(f"`ridgeline records add {shlex.quote(str(out))}` keeps it in the history of sweeps")
     return PASS
+
+
+# ---- ridgeline tune --------------------------------------------------------------------------------------------------
+
+TUNE_EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10
+  ridgeline tune gemm --from sweep.jsonl --dry-run
+  ridgeline tune gemm --verify"""
+
+
+@verb(TUNE_EXAMPLES)
+@click.argument("operator")
+@CASE
+@BACKEND
+@several("--from FILE -> files", "Trial files of a sweep: nothing is measured (repeatable).", FILE)
+@flag("--verify", "Measure only the entries that are there, against the rule; one that does not win is removed.")
+@BUDGET
+@SOURCE
+@JSON
+@DRY_RUN
+def tune(given: Given) -> int:
+    """Write tuned tables: an entry where a winner beats the rule beyond doubt, none where it does not.
+
+    An entry is for all cases that share it, so all of them are measured; it says what confirmed it.  Exit code 1: with
+    --verify, an entry does not win any more; 2: something could not be decided, and stays as it was.
+    """
+    for path in given.files:
+        if not path.is_file():
+            raise click.BadParameter(f"{str(path)!r} is no file; `ridgeline sweep --help` says how to measure one")
+    if not (given.dry_run or given.files):
+        wait_for_turn()
+    operator, checkout = given.operator, one_checkout(given)
+    recorded = read(given.files) if given.files else None
+    machine = recorded.machine if recorded else None
+    device = (machine.arch or "cpu", machine.compute_units) if machine else (None, None)
+    offered = catalogue.ask(operator, checkout.path, (), *device)
+    cases = catalogue.to_tune(offered, given.cases, given.backends)
+    if given.verify:
+        gpus = offered.devices or max(case.world for case in cases)
+        for case in (case for case in cases if case.entry and case.world > gpus):
+            click.echo(f"{case.place}: {case.case} waits for {case.world} GPUs; there are {gpus}", err=True)
+        waiting = {case.place for case in cases if case.world > gpus}
+        cases = [case for case in cases if case.entry and case.place not in waiting]
+        if not cases:
+            click.echo(f"{operator}: no entry to verify on {offered.arch}", err=True)
+            return PASS
+    if recorded is None:
+        plan = tuning.tuning_sweep(
+            offered, cases, checkout, PointCompiler(checkout.path, err_console()), given.budget, given.verify
+        )
+        if given.dry_run:
+            minutes = run.expected_minutes(plan.pruned.count, plan.rungs, plan.world)
+            entries = len({case.place for case in cases})
+            click.echo(f"{operator}: {entries} entries on {offered.arch}, for {len(cases)} cases and backends")
+            for reason, count in plan.pruned.reasons().items():
+                click.echo(f"  {count} points are not measured: {reason}")
+            click.echo(f"would measure {plan.pruned.count} points, about {minutes:.1f} GPU minutes")
+            return PASS
+        ended = run.measure(plan, err_console())
+        if ended.measured is None:
+            raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
+        if ended.left:
+            click.echo(f"{ended.left.count} points are not measured ({ended.why}); `{again()}` goes on", err=True)
+        recorded = ended.measured
+    return _write(cases, recorded, given)
+
+
+def _write(cases: list[catalogue.BackendOffer], measured: Measured, given: Given) -> int:
+    """Decide, and write the tables, or with --dry-run show what would change in them; the exit code."""
+    decided = tuning.decisions(cases, measured)
+    if not decided:
+        raise SweepError(f"no case of {given.operator} with a tuned table has a time in this sweep; tune measures them")
+    for file in dict.fromkeys(decision.place.file for decision in decided):
+        before = file.read_text(encoding="utf-8")
+        after = tuning.rewritten(before, file, decided, measured)
+        if given.dry_run:
+            lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), str(file), str(file))
+            click.echo("".join(lines), nl=False, err=True)
+        elif before != after:
+            replace(file, after)
+            click.echo(f"wrote {file}", err=True)
+    document, actions = tuning.document(decided), {decision.action for decision in decided}
+    if given.as_json:
+        print_json({"entries": document})
+    else:
+        head = ("entry", "action", "knobs", "why")
+        rows = [(row["entry"], row["action"], show.knob_words(row["knobs"] or {}), row["why"]) for row in document]
+        click.echo(markdown(Sheet(given.operator, head, tuple(rows), len(head))), nl=False)
+    if given.verify and actions & {Action.MOVED, Action.REMOVED}:
+        return REGRESSION
+    return NO_VERDICT if Action.OPEN in actions else PASS

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from ci.commands.common.measuring import one_checkout
-from ci.doctor import Diagnosis, Finding, Level, show
+from ci.commands.doctor import Diagnosis, Finding, Level, show
 from ci.harness import INTERRUPTED, again, follow, measure, options, program
 from ci.options import (
     CHOICE,

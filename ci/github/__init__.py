@@ -1,1 +1,1 @@
-"""GitHub: the client, the comment and its check runs, and what people order in comments."""
+"""GitHub: the client, and the comment with its check runs."""

@@ -9,9 +9,9 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from benchmarks.shapes import MISSING, Unfit, anything, built, flag, form, items, one_of, record, table, whole
+from benchmarks.shapes import Into, Unfit, anything, built, form, items, one_of, record, table, that, whole
 from kernels import project
 from kernels.hardware import DEVICES, by_market_name
 
@@ -21,9 +21,68 @@ NO_GPU = "none"
 SIZE = "{gpus}"
 """In a runner's label, the number of GPUs of the job: projects name one label for each size."""
 
+MOST_GPUS = 72
+"""GPUs that one node can have: the largest systems that one operating system drives (2026-11)."""
+LONGEST_MINUTES = 5 * 24 * 60
+"""A job on a runner of one's own ends after 5 days (GitHub's usage limits, 2026-11)."""
+
 
 class PoolsError(ValueError):
     """The file of pools, or what was asked of it, is wrong; the text says where, what is allowed, and what to do."""
+
+
+# ---- what a value may be ---------------------------------------------------------------------------------------------
+
+NAME = form(re.compile(r"[a-z0-9][a-z0-9-]{0,39}"), "1 to 40 of a-z, 0-9 and -")
+Label = Annotated[
+    str, form(re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._:@/+{}-]{0,98}[A-Za-z0-9._})-])?"), "a label of a runner")
+]
+Line = Annotated[str, form(re.compile(r"[^\x00-\x1f\x7f]{0,1000}"), "a text in one line")]
+"""Of a name that Slurm, a container's program or bash understands: it is quoted wherever it is written."""
+Folder = Annotated[str, form(re.compile(r"/[A-Za-z0-9._@/+-]{0,399}"), "an absolute path", empty=True)]
+Option = Annotated[
+    str, form(re.compile(r"--[a-z][^\x00-\x1f\x7f]{1,399}"), 'an option that starts with "--", its value after "="')
+]
+Mount = Annotated[
+    str,
+    form(
+        re.compile(r"/[A-Za-z0-9._@/+-]{1,199}:/[A-Za-z0-9._@/+-]{1,199}(:ro)?"),
+        "HOST:INSIDE or HOST:INSIDE:ro with absolute paths",
+    ),
+]
+Package = Annotated[str, form(re.compile(r"[a-z0-9][a-z0-9.+-]{0,99}"), "the name of a package")]
+Variable = Annotated[str, form(re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}"), "the name of an environment variable")]
+Sizes = Annotated[
+    tuple[int, ...],
+    that(
+        lambda value: (
+            isinstance(value, list)
+            and bool(value)
+            and all(type(size) is int and 0 <= size <= MOST_GPUS for size in value)
+            and len(set(value)) == len(value)
+        ),
+        f"a list of different numbers from 1 to {MOST_GPUS}, such as [1, 8]",
+    ),
+    Into(lambda value: tuple(sorted(value))),
+]
+
+SOME = "a list, not an empty one: without it any job would be served"
+Workflows = Annotated[
+    tuple[str, ...],
+    items(
+        form(
+            re.compile(r"\.github/workflows/[A-Za-z0-9._-]{1,100}\.ya?ml"),
+            "the path of a workflow file, .github/workflows/NAME.yml",
+        ),
+        SOME,
+    ),
+    Into(tuple),
+]
+Refs = Annotated[
+    tuple[str, ...],
+    items(form(re.compile(r"refs/(heads|tags)/[A-Za-z0-9._/*-]{1,200}"), "a git ref, such as refs/heads/main"), SOME),
+    Into(tuple),
+]
 
 
 class Container(enum.StrEnum):
@@ -61,8 +120,8 @@ class User(enum.StrEnum):
 class RunsOn:
     """Which of GitHub's runners take a pool's jobs: all of the labels, and a runner group if one is named."""
 
-    labels: tuple[str, ...]
-    group: str = ""
+    labels: tuple[Label, ...] = ()
+    group: Label = ""
 
     def sized(self, gpus: int) -> RunsOn:
         """Of a job with this many GPUs."""
@@ -74,6 +133,18 @@ class RunsOn:
         if not self.group:
             return list(self.labels)
         return {"group": self.group, **({"labels": list(self.labels)} if self.labels else {})}
+
+
+def _runs_on(value: Any, where: str = "") -> RunsOn:
+    """A label, a list of labels, or {group, labels}, as in a workflow."""
+    fields = value if isinstance(value, dict) else {"labels": [value] if isinstance(value, str) else value}
+    runs_on = built(RunsOn, fields, where, closed=True)
+    if runs_on == RunsOn():
+        raise Unfit(where, value, "a label, a list of labels, or {group, labels}")
+    return runs_on
+
+
+AnyRunsOn = Annotated[RunsOn | None, _runs_on, Into(_runs_on)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,29 +164,29 @@ class Pool:
     """
 
     name: str
-    gpu: str
-    gpus: tuple[int, ...]
-    node_gpus: int = 8
-    runs_on: RunsOn | None = None
+    gpu: Annotated[str, one_of(NO_GPU, *(device.market_name for device in DEVICES))]
+    gpus: Sizes
+    node_gpus: Annotated[int, whole(0, MOST_GPUS)] = 8
+    runs_on: AnyRunsOn = None
     container: Container = Container.NONE
-    image: str = ""
-    options: tuple[str, ...] = ()
-    mounts: tuple[str, ...] = ()
+    image: Line = ""
+    options: tuple[Option, ...] = ()
+    mounts: tuple[Mount, ...] = ()
     user: User = User.ROOT
     isolation: Isolation = Isolation.WHOLE
-    packages: tuple[str, ...] = ()
-    venv: str = ""
-    setup: str = ""
-    variables: tuple[str, ...] = ()
-    minutes: int = 60
-    site: str = ""
-    partition: str = ""
-    gres: str = ""
-    constraint: str = ""
+    packages: tuple[Package, ...] = ()
+    venv: Folder = ""
+    setup: Line = ""
+    variables: tuple[Variable, ...] = ()
+    minutes: Annotated[int, whole(1, LONGEST_MINUTES)] = 60
+    site: Line = ""
+    partition: Line = ""
+    gres: Line = ""
+    constraint: Line = ""
     exclusive: bool = False
-    account: str = ""
-    time: str = ""
-    sbatch: tuple[str, ...] = ()
+    account: Line = ""
+    time: Line = ""
+    sbatch: tuple[Option, ...] = ()
 
     @property
     def vendor(self) -> str:
@@ -159,13 +230,15 @@ class RunnerSettings:
     itself.
     """
 
-    program: str
-    repository: str
-    workflows: tuple[str, ...]
-    refs: tuple[str, ...]
-    group: int = 1
-    jobs: int = 4
-    organization: str = ""
+    program: Folder
+    repository: Annotated[str, form(re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}"), "OWNER/NAME")]
+    workflows: Workflows
+    refs: Refs
+    group: Annotated[int, whole(1)] = 1
+    jobs: Annotated[int, whole(1, 1000)] = 4
+    organization: Annotated[
+        str, form(re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}"), "the name of an organization", empty=True)
+    ] = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,10 +251,10 @@ class Site:
     """
 
     name: str
-    account: str = ""
-    shared: str = ""
-    sbatch: tuple[str, ...] = ()
-    login: RunsOn | None = None
+    account: Line = ""
+    shared: Folder = ""
+    sbatch: tuple[Option, ...] = ()
+    login: AnyRunsOn = None
     runner: RunnerSettings | None = None
 
 
@@ -215,106 +288,12 @@ class Pools:
         return pool.account or self.sites[pool.site].account
 
 
-# ---- the file ----
-
+# ---- the file --------------------------------------------------------------------------------------------------------
 
 FILE = Path(__file__).resolve().parents[1] / "runners.toml"
 """Our own pools."""
 
-NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+-]{0,199}")
-LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._:@/+{}-]{0,98}[A-Za-z0-9._})-])?")
-IMAGE = re.compile(r"[A-Za-z0-9/.][A-Za-z0-9._:@/+#-]{0,399}")
-PATH = re.compile(r"/[A-Za-z0-9._@/+-]{0,399}")
-COMMAND = re.compile(r"[^\x00-\x1f\x7f]{1,1000}")
-MOUNT = re.compile(r"/[A-Za-z0-9._@/+-]{1,199}:/[A-Za-z0-9._@/+-]{1,199}(:ro)?")
-PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,99}")
-OPTION = re.compile(r"--[a-z][^\x00-\x1f\x7f]{1,399}")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-CONSTRAINT = re.compile(r"[A-Za-z0-9_.&|*()\[\]-]{1,200}")
-TIME = re.compile(r"\d{1,6}(:\d\d){0,2}|\d{1,3}-\d{1,2}(:\d\d){0,2}")
-REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}")
-ORGANIZATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}")
-WORKFLOW = re.compile(r"\.github/workflows/[A-Za-z0-9._-]{1,100}\.ya?ml")
-REF = re.compile(r"refs/(heads|tags)/[A-Za-z0-9._/*-]{1,200}")
-
-MOST_GPUS = 72
-"""GPUs that one node can have: the largest systems that one operating system drives (2026-11)."""
-LONGEST_MINUTES = 5 * 24 * 60
-"""A job on a runner of one's own ends after 5 days (GitHub's usage limits, 2026-11)."""
-
-_OPTIONS = items(form(OPTION, 'an option that starts with "--", with its value after "="'))
-_RUNS_ON = record(
-    {},
-    {
-        "labels": items(form(LABEL, "a label of a runner")),
-        "group": form(LABEL, "the name of a runner group", empty=True),
-    },
-    closed=True,
-)
-
-POOL = record(
-    {
-        "gpu": one_of(NO_GPU, *(device.market_name for device in DEVICES)),
-        "container": one_of(*Container),
-        "isolation": one_of(*Isolation),
-    },
-    {
-        "gpus": anything,  # _sizes
-        "node_gpus": whole(0, MOST_GPUS),
-        "runs_on": anything,  # _runs_on
-        "image": form(IMAGE, "the name of an image, or the path of a .sif file", empty=True),
-        "options": _OPTIONS,
-        "mounts": items(form(MOUNT, "HOST:INSIDE or HOST:INSIDE:ro with absolute paths")),
-        "user": one_of(*User),
-        "packages": items(form(PACKAGE, "the name of a package")),
-        "venv": form(PATH, "an absolute path inside the container", empty=True),
-        "setup": form(COMMAND, 'a command in one line that makes an environment in "$VENV"', empty=True),
-        "variables": items(form(VARIABLE, "the name of an environment variable")),
-        "minutes": whole(1, LONGEST_MINUTES),
-        "site": form(NAME, "the name of a [site.NAME]", empty=True),
-        "partition": form(WORD, "the name of a Slurm partition", empty=True),
-        "gres": form(WORD, "the type of a GRES, such as mi300x in gpu:mi300x:8", empty=True),
-        "constraint": form(CONSTRAINT, "a constraint as sbatch takes it", empty=True),
-        "exclusive": flag,
-        "account": form(WORD, "the name of a Slurm account", empty=True),
-        "time": form(TIME, "minutes, H:MM:SS or D-HH:MM:SS, as sbatch takes it", empty=True),
-        "sbatch": _OPTIONS,
-    },
-    closed=True,
-)
-
-SOME = "a list, not an empty one: without it any job would be served"
-_WORKFLOWS = form(WORKFLOW, "the path of a workflow file, .github/workflows/NAME.yml")
-_REFS = form(REF, "a git ref, such as refs/heads/main")
-RUNNER = record(
-    {
-        "program": form(PATH, "the absolute path of the runner's run.sh"),
-        "repository": form(REPOSITORY, "OWNER/NAME"),
-        "workflows": items(_WORKFLOWS, SOME),
-        "refs": items(_REFS, SOME),
-    },
-    {
-        "group": whole(1, 1 << 40),
-        "jobs": whole(1, 1000),
-        "organization": form(ORGANIZATION, "the name of an organization", empty=True),
-    },
-    closed=True,
-)
-
-SITE = record(
-    {},
-    {
-        "account": form(WORD, "the name of a Slurm account", empty=True),
-        "shared": form(PATH, "the absolute path of a folder that all nodes see", empty=True),
-        "sbatch": _OPTIONS,
-        "login": anything,  # _runs_on
-        "runner": RUNNER,
-    },
-    closed=True,
-)
-
-_NAMED = table(form(NAME, "1 to 40 of a-z, 0-9 and -"), anything)
+_NAMED = table(NAME, anything)
 FILE_OF_POOLS = record({}, {"site": _NAMED, "pool": _NAMED}, closed=True)
 
 
@@ -334,8 +313,8 @@ def parse(document: Mapping[str, Any]) -> Pools:
     """The pools of what a TOML file holds.  Raises PoolsError."""
     try:
         FILE_OF_POOLS(document, "")
-        sites = {name: _site(name, values) for name, values in document.get("site", {}).items()}
-        pools = {name: _pool(name, values) for name, values in document.get("pool", {}).items()}
+        sites = {name: _built(Site, "site", name, values) for name, values in document.get("site", {}).items()}
+        pools = {name: _built(Pool, "pool", name, values) for name, values in document.get("pool", {}).items()}
     except Unfit as error:
         raise PoolsError(f"{error}; correct it in ci/runners.toml") from None
     if not pools:
@@ -346,42 +325,14 @@ def parse(document: Mapping[str, Any]) -> Pools:
     return described
 
 
-def _pool(name: str, values: Any) -> Pool:
-    where = f"[pool.{name}]"
-    POOL(values, where)
-    none = values["gpu"] == NO_GPU
-    fields = ({"gpus": [0], "node_gpus": 0} if none else {}) | values
-    sizes = _sizes(fields.get("gpus", MISSING), 0 if none else MOST_GPUS, f"{where}.gpus")
-    runs_on = _runs_on(values.get("runs_on", ""), f"{where}.runs_on")
-    return dataclasses.replace(built(Pool, fields | {"name": name, "gpus": sizes, "runs_on": None}), runs_on=runs_on)
+Made = TypeVar("Made")
 
 
-def _sizes(value: Any, most: int, where: str) -> list[int]:
-    sizes = value if isinstance(value, list) else []
-    fit = all(type(size) is int and min(1, most) <= size <= most for size in sizes)
-    if not sizes or not fit or len(set(sizes)) < len(sizes):
-        raise Unfit(where, value, f"a list of different numbers from {min(1, most)} to {most}, such as [1, 8]")
-    return sorted(sizes)
-
-
-def _runs_on(value: Any, where: str) -> RunsOn | None:
-    """A label, a list of labels, or {group, labels}, as in a workflow."""
-    if value == "":
-        return None
-    if not isinstance(value, dict):
-        value = {"labels": [value] if isinstance(value, str) else value}
-    _RUNS_ON(value, where)
-    runs_on = RunsOn(tuple(value.get("labels", ())), value.get("group", ""))
-    if not runs_on.labels and not runs_on.group:
-        raise Unfit(where, value, "a label, a list of labels, or {group, labels}")
-    return runs_on
-
-
-def _site(name: str, values: Any) -> Site:
-    where = f"[site.{name}]"
-    SITE(values, where)
-    login = _runs_on(values.get("login", ""), f"{where}.login")
-    return dataclasses.replace(built(Site, values | {"name": name, "login": None}), login=login)
+def _built(kind: type[Made], table: str, name: str, values: Any) -> Made:
+    """A pool or a site from its table."""
+    no_gpus = {"gpus": [0], "node_gpus": 0} if isinstance(values, dict) and values.get("gpu") == NO_GPU else {}
+    fields = {**no_gpus, **values, "name": name} if isinstance(values, dict) else values
+    return built(kind, fields, f"[{table}.{name}]", closed=True)
 
 
 # What the keys of a pool must be to each other.  Pure: each rule yields sentences, none for a sound pool.
@@ -413,7 +364,6 @@ def broken(pools: Pools) -> Iterator[str]:
                 yield f"[pool.{pool.name}] {sentence}"
         for sentence in _slurm(pool, pools):
             yield f"[pool.{pool.name}] {sentence}"
-    yield from _same_runners(pools)
 
 
 def _container(pool: Pool) -> Iterator[str]:
@@ -462,6 +412,8 @@ def _isolation(pool: Pool) -> Iterator[str]:
 
 
 def _fits_a_node(pool: Pool) -> Iterator[str]:
+    if (0 in pool.gpus) != (pool.gpu == NO_GPU):
+        yield f"gpus = {list(pool.gpus)} does not fit gpu = {pool.gpu!r}; only a pool of CPUs has jobs without a GPU"
     if max(pool.gpus) > pool.node_gpus:
         yield f"gpus = {list(pool.gpus)} is more than node_gpus = {pool.node_gpus}; correct one of them"
     labels = pool.runs_on.labels if pool.runs_on else ()
@@ -489,20 +441,6 @@ def _slurm(pool: Pool, pools: Pools) -> Iterator[str]:
     for option in pool.sbatch:
         if OURS.match(option):
             yield f"sbatch has {option!r}, which Ridgeline sets itself; remove it"
-
-
-def _same_runners(pools: Pools) -> Iterator[str]:
-    """Two pools that wait for the same runners cannot be told apart."""
-    seen: dict[tuple[object, ...], str] = {}
-    for pool in pools.pools.values():
-        if pool.runs_on is None:
-            continue
-        for size in pool.gpus:
-            wanted = pool.runs_on.sized(size)
-            key = (wanted.group, frozenset(label.lower() for label in wanted.labels), size)
-            if key in seen:
-                yield f"[pool.{pool.name}] runs_on is that of pool {seen[key]!r} for {size} GPUs; make one pool of them"
-            seen[key] = pool.name
 
 
 def _shown(value: object) -> str:

@@ -9,6 +9,11 @@ A task appends whole lines to a file of its own attempt, and goes on where earli
 becomes of its node, no line is lost, and a line that is there twice counts once.  The last job runs when all tasks are
 over.  It submits those again that left no verdict, at most ROUNDS times, and then records the union.  Slurm is asked
 where a job is, by its name; how it ended is in its folder.
+
+``python -m ci.slurm.jobs task|last JOB`` is what the scripts run on the nodes.  task: one attempt at the task that
+SLURM_ARRAY_TASK_ID names, in a file of its own: an older copy of it may still run on a node that Slurm has lost sight
+of, and two writers of one file would tear each other's lines.  last: after the tasks, however they ended; running it
+again changes nothing.
 """
 
 from __future__ import annotations
@@ -17,19 +22,26 @@ import dataclasses
 import datetime
 import enum
 import functools
+import gzip
 import json
+import os
 import re
 import secrets
 import shlex
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import lifetime
 from benchmarks.shapes import Unfit, built
 from ci.calling import INSTALLED, program
+from ci.git.command import git_or_none
 from ci.pools import file as pools_file
 from ci.pools.command import wrapped
 from ci.pools.file import NO_GPU, Container, Isolation, Pool, Pools
-from ci.slurm.client import Slurm, SlurmError, batch_script
+from ci.slurm.client import Slurm, SlurmError, batch_script, ranges
 from ci.whole_files import replace
 from kernels import project
 
@@ -208,7 +220,7 @@ def scripts(spec: JobSpec, folder: Path, pools: Pools, tasks: Sequence[int] = ()
     mounts = [f"{folder}:{folder}"] if contained else []
 
     def inside(pool: Pool, program_of: str, gpus: int, preflight: bool) -> str:
-        argv = ["python", *program("ci.slurm.on_nodes"), program_of, str(folder)]
+        argv = ["python", *program("ci.slurm.jobs"), program_of, str(folder)]
         return wrapped(pool, argv, gpus, workspace=spec.cwd, mounts=mounts, setup=contained, preflight=preflight)
 
     name, array = PREFIX + folder.name, tasks or range(spec.tasks)
@@ -333,3 +345,82 @@ def resume(folder: Path, slurm: Slurm) -> None:
     for name in ("result.json", "cancel", "round"):
         (folder / name).unlink(missing_ok=True)
     _sbatch(folder, texts, slurm, with_tasks=bool(missing))
+
+
+# ---- on the nodes ----------------------------------------------------------------------------------------------------
+
+
+def run_task(folder: Path, task: int) -> int:
+    """Run the task's command; its exit code, which is written down where the command came to its end."""
+    spec = read_spec(folder)
+    if moved := moved_commit(spec):
+        print(moved, file=sys.stderr)
+        return INCOMPLETE
+    known = b"".join(line + b"\n" for line in attempt_lines(folder, task))
+    handle, out = tempfile.mkstemp(prefix=f"{task}-", suffix=".jsonl", dir=folder)
+    with os.fdopen(handle, "wb") as file:
+        file.write(known)
+    code = _run(spec, spec.task_argv(task, Path(out)))
+    if code in VERDICTS:
+        replace(folder / f"ended-{task}", f"{code}\n")
+    return code
+
+
+def _run(spec: JobSpec, words: Sequence[str]) -> int:
+    """The exit code of a command for Python, in the job's clone."""
+    return subprocess.run([sys.executable, *words], cwd=spec.cwd, env=lifetime.told(os.environ), check=False).returncode
+
+
+def moved_commit(spec: JobSpec) -> str:
+    """A sentence if the clone is at another commit than when the job was submitted; "" where git cannot say."""
+    head = git_or_none(Path(spec.cwd), "rev-parse", "HEAD") if spec.commit else None
+    if not head or head == spec.commit:
+        return ""
+    was = f"{spec.cwd} is at {head[:8]}, and the job was submitted at {spec.commit[:8]}"
+    return f"{was}; submit it again, from a worktree that stays as it is"
+
+
+def end_job(folder: Path) -> int:
+    """See `last` of the module; returns the job's exit code, 0 where tasks are submitted again."""
+    spec, cancelled = read_spec(folder), (folder / "cancel").exists()
+    missing = missing_tasks(folder, spec)
+    rounds = int((folder / "round").read_text()) if (folder / "round").exists() else 0
+    if missing and not cancelled and rounds < ROUNDS:
+        replace(folder / "round", f"{rounds + 1}\n")
+        replace(folder / "again", ranges(missing))
+        print(f"tasks {ranges(missing)} are missing and are submitted again ({rounds + 1} of {ROUNDS} times)")
+        return 0
+    lines = list(dict.fromkeys(line for task in range(spec.tasks) for line in attempt_lines(folder, task)))
+    replace(folder / "trials.jsonl", b"".join(line + b"\n" for line in lines))
+    if spec.out and lines:
+        append_new_lines(Path(spec.cwd) / spec.out, lines)
+    code = max(ended_code(folder, task) or 0 for task in range(spec.tasks))
+    if spec.finish and lines:
+        print("+", " ".join(spec.finish), file=sys.stderr, flush=True)
+        finish_code = _run(spec, [*spec.finish, str(folder / "trials.jsonl")])
+        code = finish_code if "--replay" in spec.finish else finish_code or code  # a verdict on all trials
+    if not missing:
+        write_result(folder, State.DONE, code)
+        return code
+    times = "" if cancelled else f" after {rounds + 1} attempts"
+    reason = f"tasks {ranges(missing)} of {spec.tasks} are missing{times}: `{resume_command(folder)}` measures them"
+    write_result(folder, State.CANCELLED if cancelled else State.INCOMPLETE, INCOMPLETE, reason)
+    print(reason, file=sys.stderr)
+    return INCOMPLETE
+
+
+def append_new_lines(path: Path, lines: Sequence[bytes]) -> None:
+    """Append the lines that a trial file (`.jsonl`, `.jsonl.gz`) does not hold yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = path.read_bytes() if path.exists() else b""
+    packed = path.suffix == ".gz"
+    known = set((gzip.decompress(content) if packed and content else content).split(b"\n"))
+    new = b"".join(line + b"\n" for line in lines if line not in known)
+    with path.open("ab") as file:
+        file.write(gzip.compress(new) if packed and new else new)
+
+
+if __name__ == "__main__":
+    _job = Path(sys.argv[2])
+    _task = int(os.environ.get("SLURM_ARRAY_TASK_ID") or 0)
+    sys.exit(end_job(_job) if sys.argv[1] == "last" else run_task(_job, _task))

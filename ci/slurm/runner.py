@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import functools
 import itertools
 import os
 import re
@@ -65,12 +66,11 @@ class Offer:
 
 @dataclasses.dataclass(frozen=True)
 class HubJob:
-    """A job of a workflow run at GitHub.  runner: that it runs on.  refusal: why it may not, "" where it may."""
+    """A job of a workflow run at GitHub.  refusal: why it may not run here, "" where it may."""
 
     id: int
     labels: tuple[str, ...]
     status: str
-    runner: str = ""
     refusal: str = ""
 
 
@@ -96,8 +96,8 @@ class Plan:
 
 def offers_of(pools: Pools, site: str) -> list[Offer]:
     """What a site serves: its pools that have labels."""
-    of_site = [pool for pool in pools.pools.values() if pool.site == site]
-    return [offer for pool in of_site for gpus in pool.gpus if (offer := Offer(pool, gpus)).labels]
+    of_site = [pool for pool in pools.pools.values() if pool.site == site and pool.runs_on]
+    return [Offer(pool, gpus) for pool in of_site for gpus in pool.gpus]
 
 
 def offer_of(job: HubJob, offers: Sequence[Offer]) -> Offer | None:
@@ -166,11 +166,6 @@ class RunnerService:
     slurm: Slurm
 
     @property
-    def offers(self) -> list[Offer]:
-        """What is served."""
-        return offers_of(self.pools, self.site)
-
-    @property
     def path(self) -> str:
         """Of runners in GitHub's API."""
         owner = self.settings.organization
@@ -183,18 +178,16 @@ class RunnerService:
         """
         listed = (self.github.items(f"actions/runs?status={state}", "workflow_runs") for state in ACTIVE)
         runs = {run["id"]: run for run in itertools.chain.from_iterable(listed)}
-        jobs = [
-            HubJob(
-                job["id"], tuple(job["labels"]), job["status"], job["runner_name"] or "", refusal(run, self.settings)
-            )
+        jobs = tuple(
+            HubJob(job["id"], tuple(job["labels"]), job["status"], refusal(run, self.settings))
             for run in runs.values()
             for job in self.github.items(f"actions/runs/{run['id']}/jobs?filter=latest", "jobs", none_for=(404,))
             if job["status"] in ACTIVE
-        ]
+        )
         runners = [runner for runner in self.github.items(self.path, "runners") if OURS.fullmatch(runner["name"])]
-        at_work = {job.runner for job in jobs if job.runner} | {one["name"] for one in runners if one["busy"]}
-        rows = [row for row in self.slurm.mine(PREFIX) if OURS.fullmatch(row.name)]
-        return Sight(tuple(jobs), {one["name"]: one["id"] for one in runners}, frozenset(at_work), tuple(rows))
+        at_work = frozenset(runner["name"] for runner in runners if runner["busy"])
+        rows = tuple(row for row in self.slurm.mine(PREFIX) if OURS.fullmatch(row.name))
+        return Sight(jobs, {runner["name"]: runner["id"] for runner in runners}, at_work, rows)
 
     def do_round(self, dry_run: bool = False) -> tuple[list[str], bool]:
         """One round: what is to be logged, and whether something failed, which the next round decides again."""
@@ -202,24 +195,25 @@ class RunnerService:
             seen = self.look()
         except (GitHubError, SlurmError) as error:
             return [f"nothing is done until the next round: {error}"], True
-        plan, to_be = plan_round(seen, self.offers, self.settings.jobs), "to be " * dry_run
+        plan = plan_round(seen, offers_of(self.pools, self.site), self.settings.jobs)
+        steps = [
+            (name, functools.partial(self.cancel, name, seen), "cancelled: no queued job needs it")
+            for name in plan.cancel
+        ]
+        for name, offer in plan.submit:
+            done = f"submitted to {offer.pool.partition} for {offer.name}"
+            steps.append((name, functools.partial(self.submit, name, offer, seen), done))
         lines, failed = list(plan.refused), False
-        for name, offer in (*((name, None) for name in plan.cancel), *plan.submit):
+        for name, act, done in steps:
             try:
-                if offer:
-                    job = "" if dry_run else f"Slurm job {self.submit(name, offer, seen)} "
-                    lines.append(f"{name}: {job}{to_be}submitted to {offer.pool.partition} for {offer.name}")
-                else:
-                    if not dry_run:
-                        self.cancel(name, seen)
-                    lines.append(f"{name}: no queued job needs it; {to_be}cancelled")
+                lines.append(f"{name}: to be {done}" if dry_run else f"{name}: {act()}{done}")
             except (GitHubError, SlurmError) as error:
                 lines.append(f"{name}: {error}")
                 failed = True
         return lines, failed
 
     def submit(self, name: str, offer: Offer, seen: Sight) -> str:
-        """Register a runner and submit its Slurm job; returns the id.
+        """Register a runner and submit its Slurm job; returns "Slurm job ID ".
 
         A leg of our workflows enters its pool's container itself (`ci.pools.command`), so that the code under test runs
         inside and the runner's credentials stay outside.
@@ -229,6 +223,7 @@ class RunnerService:
         value = {"name": name, "runner_group_id": self.settings.group, "labels": offer.labels, "work_folder": "_work"}
         made = self.github.post(f"{self.path}/generate-jitconfig", value)
         place, pool = self.folder / name, offer.pool
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         prepare_folder(place, made["encoded_jit_config"], self.settings)
         command = shlex.join(["bash", str(place / "start.sh"), str(place), self.settings.program])
         script = batch_script(
@@ -244,14 +239,15 @@ class RunnerService:
             comment=offer.name,
         )
         (place / "job.sh").write_text(script)
-        return self.slurm.sbatch(place / "job.sh", name)
+        return f"Slurm job {self.slurm.sbatch(place / 'job.sh', name)} "
 
-    def cancel(self, name: str, seen: Sight) -> None:
-        """End a runner that has no job.  GitHub refuses where it got one meanwhile, and then it goes on."""
+    def cancel(self, name: str, seen: Sight) -> str:
+        """End a runner that has no job; "".  GitHub refuses where it got one meanwhile, and then it goes on."""
         if name in seen.runners:
             self.github.delete(f"{self.path}/{seen.runners[name]}")
         self.slurm.scancel(name)
         shutil.rmtree(self.folder / name, ignore_errors=True)
+        return ""
 
 
 def prepare_folder(place: Path, secret: str, settings: RunnerSettings) -> None:

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from ci import newcomer
-from ci.github import orders
+from ci.commands import github as orders
+from ci.commands import init as newcomer
 from tests.github.actions import ROOT, load
 from tests.github.test_workflows import CALLED, actionlint, tool, zizmor
 

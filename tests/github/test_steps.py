@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ci import newcomer
+from ci.commands import init as newcomer
 from tests.ci.commands.test_gate import MACHINE
 from tests.ci.commands.test_gate import scene as scene
 from tests.ci.commands.test_machines import night

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ci.github import orders
+from ci.commands import github as orders
 from tests.github.actions import FILES, FOLDER, ROOT, jobs, load, steps, triggers
 
 TRUSTED_TRIGGERS = {"workflow_dispatch", "schedule", "workflow_call"}

@@ -6,7 +6,7 @@ import functools
 import importlib
 import pkgutil
 
-from ci.studies.types import Study, StudyError
+from ci.studies.frame import Study, StudyError
 
 
 @functools.cache

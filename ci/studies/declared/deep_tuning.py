@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ci.studies import frame, plots
-from ci.studies.frame import PLACE, listed, timed
-from ci.studies.types import Figures, Study, StudyPart, Tried
+from ci.studies.frame import PLACE, Figures, Study, StudyPart, Tried, listed, timed
 
 KNOBS = {
     "num_warps": (2, 4, 8),

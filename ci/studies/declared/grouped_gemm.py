@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ci.studies import plots
-from ci.studies.frame import best_choices, each, listed, plain, timed
-from ci.studies.types import Figures, Knobs, Study, StudyPart, Tried
+from ci.studies.frame import Figures, Knobs, Study, StudyPart, Tried, best_choices, each, listed, plain, timed
 from ci.tables import TableComparison, compare
 
 OPERATORS = tuple(f"grouped_gemm_{product}" for product in ("forward", "dgrad", "wgrad"))

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ci.studies import plots
-from ci.studies.frame import listed, timed
-from ci.studies.types import Figures, Study, StudyPart
+from ci.studies.frame import Figures, Study, StudyPart, listed, timed
 
 TOKENS = tuple(f"n????_k*_m{2**power}_fp16" for power in range(11))
 

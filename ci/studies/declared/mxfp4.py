@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ci.studies import plots
-from ci.studies.frame import listed, plain, timed
-from ci.studies.types import Figures, Study, StudyPart, Tried
+from ci.studies.frame import Figures, Study, StudyPart, Tried, listed, plain, timed
 
 BATCHES = tuple(f"kimi_m{m}_bm{block}" for m in (4, 8, 16, 32, 64, 128, 256) for block in (16, 32))
 LIBRARIES = ("triton_kernels", "humming_w4a16", "humming_w4a8", "aiter_ck", "aiter_mxmoe_atomic", "flydsl_gemm2")

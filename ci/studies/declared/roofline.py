@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ci.studies import plots
-from ci.studies.frame import listed, of_device, peak, timed
-from ci.studies.types import Figures, Study, StudyPart, Tried
+from ci.studies.frame import Figures, Study, StudyPart, Tried, listed, of_device, peak, timed
 
 TOKENS = tuple(f"n*_m{m}_fp16" for m in (*(2**power for power in range(11)), 4096, 8192))
 SMALL_BATCHES = tuple(f"kimi_m{m}_bm16" for m in (4, 8, 16, 32, 64, 128, 256))

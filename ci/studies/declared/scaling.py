@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ci.studies import plots
-from ci.studies.frame import PLACE, each, listed, of_device, timed
-from ci.studies.types import Figures, Knobs, Study, StudyPart
+from ci.studies.frame import PLACE, Figures, Knobs, Study, StudyPart, each, listed, of_device, timed
 
 LIBRARY = "blas+rccl"
 """The baseline that is the library's product where one rank works alone."""

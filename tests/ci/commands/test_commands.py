@@ -16,8 +16,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ci import doctor as examination
 from ci.__main__ import FORMERLY, GROUPS, HIDDEN, VERBS, main
+from ci.commands import doctor as examination
 from ci.commands.common.outcome import check_recordable
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasurePlan

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.commands.leg import comparison, night_steps, through
+from ci.commands.pools import comparison, night_steps, through
 from ci.git.repository import Commit
 from ci.trials import file
 from tests.ci import made_trials as made

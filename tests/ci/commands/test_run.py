@@ -15,7 +15,7 @@ from benchmarks.reach import Reach
 from ci.commands import run as module
 from ci.commands import verify as bringup
 from ci.commands.common import measuring
-from ci.doctor import show
+from ci.commands.doctor import show
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import ChildExit, MeasurePlan
 from tests.ci import made_trials

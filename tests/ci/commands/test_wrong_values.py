@@ -202,7 +202,7 @@ def test_torn_notes_are_named(copied, words):
 
 def test_the_code_of_a_child_that_was_killed_is_not_ours(monkeypatch):
     """`sys.exit(-15)` would be 241."""
-    from ci.commands import leg
+    from ci.commands import pools as leg
 
     monkeypatch.setattr(leg, "run", lambda words: -15)
     assert ridgeline("night", "--out", "nightly.jsonl").exit_code == USAGE

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from ci.git import command, push
-from ci.git.push import PushError, push_records
+from ci.git import command
+from ci.git.command import PushError, push_records
 from tests.kit import git, repository
 from tests.standins import git_server
 
@@ -167,9 +167,9 @@ def test_a_token_needs_a_server_with_https(folder, server):
 
 def test_the_server_is_the_one_that_the_platform_names(folder, monkeypatch):
     asked = []
-    monkeypatch.setattr(push, "push_records", lambda *_, **how: asked.append(how["server"]) or "")
+    monkeypatch.setattr(command, "push_records", lambda *_, **how: asked.append(how["server"]) or "")
     monkeypatch.delenv("GITHUB_SERVER_URL", raising=False)
-    push.pushed(folder / "one/results", "main", "m")
+    command.pushed(folder / "one/results", "main", "m")
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://git.example.org")
-    push.pushed(folder / "one/results", "main", "m")
+    command.pushed(folder / "one/results", "main", "m")
     assert asked == ["https://github.com", "https://git.example.org"]

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ci import doctor
+from ci.commands import doctor
 from ci.git import checkout as worktrees
 from ci.git.command import GitError
 from ci.git.repository import Repository, history_order

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from werkzeug import Response
 
 from ci.__main__ import main
-from ci.github import orders
-from ci.github.orders import OrderError, parse, read_event
+from ci.commands import github as orders
+from ci.commands.github import OrderError, parse, read_event
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "f" * 40
@@ -71,7 +71,7 @@ def outcome(result):
 def test_gpu_is_for_exactly_the_commit_that_was_named(github, ask, tmp_path, named, pool, where):
     done = outcome(ask(f"/ridgeline gpu {named} {pool}\nplease"))
     assert (done["action"], done["sha"], done["by"], done["pool"]) == ("gpu", SHA, "maintainer", pool)
-    assert (tmp_path / "output").read_text() == f"action=gpu\nsha={SHA}\npool={pool}\npull_request=7\n"
+    assert (tmp_path / "output").read_text() == f"action=gpu\nsha={SHA}\npool={pool}\n"
     assert [one["content"] for one in github.reactions[99]] == ["+1"]
     assert github.bodies(7) == [f"<!-- ridgeline:answer:99 -->\nMeasuring `{SHA}` on {where}."]
 
@@ -160,24 +160,13 @@ def test_no_text_breaks_the_reading(text):
     for body in (text, f"/ridgeline {text}", f"/ridgeline gpu {text}"):
         with contextlib.suppress(OrderError):
             order = parse(body)
-            assert order is None or "\n" not in order.sha + order.pool
+            assert order is None or "\n" not in "".join(order)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ("{}", "action is null; allowed: a value"),
-        (json.dumps(event("x", issue__number="7; id")), "issue.number is .*; allowed: a whole number"),
-        (json.dumps(event("x", comment__user={"login": "../..", "type": "User"})), "not the name of a person"),
-        (" " * 5_000_001, "larger than"),
-    ],
-)
-def test_an_event_that_is_none(tmp_path, text, said):
+@pytest.mark.parametrize("text", ["", "{}", "[1]", json.dumps({"action": "created", "issue": {}, "comment": {}})])
+def test_an_event_of_another_kind_is_refused(tmp_path, text):
     (tmp_path / "event.json").write_text(text)
-    with pytest.raises(OrderError, match=said):
+    with pytest.raises(OrderError, match="not an event of `issue_comment`"):
         read_event(tmp_path / "event.json")
 
 
@@ -208,7 +197,7 @@ TRUSTED = "0" * 40
 def test_a_run_has_the_files_of_the_default_branch_and_the_commit_as_data(github, client, before):
     if before:
         github.refs[orders.REF] = before
-    assert orders.start(client, SHA, {"pool": "mi300x", "gpus": ""}) == TRUSTED
+    assert orders.start_run(client, SHA, {"pool": "mi300x", "gpus": ""}) == TRUSTED
     assert github.refs[orders.REF] == TRUSTED
     assert github.dispatches == [
         {"workflow": "gpu.yml", "ref": "ridgeline/gpu", "inputs": {"sha": SHA, "pool": "mi300x"}}

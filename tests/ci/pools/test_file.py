@@ -97,6 +97,7 @@ def test_any_label_is_accepted(value, runs_on):
 WRONG = [
     ("pool.m", "gpu", "mi300", r'\[pool.m\].gpu is "mi300"; allowed: none, MI300X'),
     ("pool.m", "gpus", [], "gpus is .* list of different numbers from 1"),
+    ("pool.m", "gpus", [0], r"gpus = \[0\] does not fit gpu = 'MI300X'"),
     ("pool.m", "gpus", [16], r"gpus = \[16\] is more than node_gpus = 8"),
     ("pool.m", "runs_on", ["a\nb"], r'runs_on.labels\[0\] is "a\\nb"; allowed: a label of a runner'),
     ("pool.m", "runs_on", "gpu-{size}", "braces stand only for the number of GPUs"),
@@ -113,7 +114,7 @@ WRONG = [
     ("pool.m", "packages", ["git; id"], "allowed: the name of a package"),
     ("pool.m", "minutes", 0, "whole number from 1 to"),
     ("pool.m", "exclusive", True, "exclusive = true is Slurm's and needs site"),
-    ("pool.m", "image_name", "x", "unknown key 'image_name'; known: gpus, node_gpus"),
+    ("pool.m", "image_name", "x", "unknown key 'image_name'; known: node_gpus, runs_on"),
     ("pool", "M 1", {}, 'a key of pool is "M 1"; allowed: 1 to 40 of'),
     ("pool.s", "site", "d", "site = 'd' is not described; add a table"),
     ("pool.s", "sbatch", ["--export=ALL"], "which Ridgeline sets itself"),
@@ -126,13 +127,6 @@ WRONG = [
 def test_a_wrong_value_is_refused_by_name(where, key, value, message):
     with pytest.raises(PoolsError, match=message):
         file.parse(changed(where, key, value))
-
-
-def test_two_pools_that_wait_for_the_same_runners():
-    document = changed("pool.m", "runs_on", ["gpu-8", "linux"])
-    document["pool"]["n"] = {**document["pool"]["m"], "runs_on": ["Linux", "gpu-{gpus}"], "gpus": [8]}  # type: ignore[index]
-    with pytest.raises(PoolsError, match="is that of pool 'm' for 8 GPUs"):
-        file.parse(document)
 
 
 def test_files_that_are_none(tmp_path):

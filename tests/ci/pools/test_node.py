@@ -7,8 +7,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from ci import doctor
 from ci.__main__ import main
+from ci.commands import doctor
 from ci.harness import MeasureError
 
 ECC = {"kind": "ECC", "level": "error", "text": "GPU 3: 2 uncorrected ECC errors", "next_step": "replace it"}

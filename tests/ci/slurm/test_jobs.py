@@ -16,10 +16,20 @@ from click.testing import CliRunner
 from benchmarks.lifetime import lives
 from ci.__main__ import main
 from ci.pools.file import Pool, PoolsError
-from ci.slurm import jobs, on_nodes, runner
+from ci.slurm import jobs, runner
 from ci.slurm.client import SlurmError
-from ci.slurm.jobs import PREFIX, ROUNDS, JobError, JobSpec, State, attempt_lines, missing_tasks
-from ci.slurm.on_nodes import append_new_lines, end_job, run_task
+from ci.slurm.jobs import (
+    PREFIX,
+    ROUNDS,
+    JobError,
+    JobSpec,
+    State,
+    append_new_lines,
+    attempt_lines,
+    end_job,
+    missing_tasks,
+    run_task,
+)
 from tests.needed import needed
 from tests.standins.slurm import SlurmCluster, environment, pids, until
 
@@ -258,7 +268,7 @@ def test_what_cannot_be_submitted_leaves_a_sentence_and_no_job(place, tmp_path):
 
 def test_a_clone_that_moved_on_measures_nothing(place):
     spec = JobSpec("test", ("-c", "print('ran')"), str(ROOT), "pool", commit="0" * 40)
-    assert "and the job was submitted at 00000000; submit it again" in on_nodes.moved_commit(spec)
+    assert "and the job was submitted at 00000000; submit it again" in jobs.moved_commit(spec)
 
 
 def test_the_name_of_a_job_is_no_runners():

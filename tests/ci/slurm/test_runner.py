@@ -16,7 +16,17 @@ from ci.github.client import GitHub, GitHubError
 from ci.pools import file
 from ci.pools.file import Pool, RunnerSettings, RunsOn
 from ci.slurm.client import QueueRow, Slurm
-from ci.slurm.runner import HubJob, Offer, RunnerService, Sight, offer_of, plan_round, prepare_folder, refusal
+from ci.slurm.runner import (
+    HubJob,
+    Offer,
+    RunnerService,
+    Sight,
+    offer_of,
+    offers_of,
+    plan_round,
+    prepare_folder,
+    refusal,
+)
 from tests.kit import HANGS_S
 from tests.standins.runner import RunnerHub
 
@@ -32,19 +42,18 @@ ONE, EIGHT = Offer(MI300X, 1), Offer(MI300X, 8)
 OFFERS = (ONE, EIGHT)
 
 
-def job(number, status="queued", offer=ONE, runner="", **changed):
+def job(number, status="queued", offer=ONE, **changed):
     run = {"path": SETTINGS.workflows[0], "head_branch": "main", "event": "schedule", "head": "o/r"} | changed
     run["head_repository"] = {"full_name": run.pop("head")}  # type: ignore[assignment]
-    return HubJob(number, offer.labels, status, runner, refusal(run, SETTINGS))
+    return HubJob(number, offer.labels, status, refusal(run, SETTINGS))
 
 
 def row(number, state="PENDING", offer="mi300x-1"):
     return QueueRow("7", f"rl-{number}", state, comment=offer)
 
 
-def plan(jobs, rows, runners=(), most=3):
-    at_work = frozenset(job.runner for job in jobs if job.runner)
-    seen = Sight(tuple(jobs), {name: n for n, name in enumerate(runners)}, at_work, tuple(rows))
+def plan(jobs, rows, runners=(), busy=(), most=3):
+    seen = Sight(tuple(jobs), {name: n for n, name in enumerate(runners)}, frozenset(busy), tuple(rows))
     return plan_round(seen, OFFERS, most)
 
 
@@ -53,7 +62,7 @@ def submitted(made):
 
 
 def test_each_queued_job_gets_one_runner_of_its_size():
-    made = plan([job(1), job(2, offer=EIGHT), job(3, "in_progress", runner="rl-3")], [row(3, "RUNNING")])
+    made = plan([job(1), job(2, offer=EIGHT), job(3, "in_progress")], [row(3, "RUNNING")], busy=("rl-3",))
     assert (submitted(made), made.cancel) == ([("rl-1", "mi300x-1"), ("rl-2", "mi300x-8")], [])
     assert submitted(plan([job(1), job(2, offer=EIGHT)], [row(1), row(2, "RUNNING", "mi300x-8")])) == []
 
@@ -63,9 +72,9 @@ def test_of_too_many_those_of_other_jobs_go_first_and_of_these_such_that_wait():
 
 
 def test_a_job_whose_runner_took_another_one_has_one_named_for_that_one():
-    jobs = [job(1), job(2, "in_progress", runner="rl-1")]
-    assert submitted(plan(jobs, [row(1, "RUNNING")])) == [("rl-2", "mi300x-1")]
-    assert submitted(plan(jobs, [row(1, "RUNNING"), row(2)])) == []
+    jobs = [job(1), job(2, "in_progress")]
+    assert submitted(plan(jobs, [row(1, "RUNNING")], busy=("rl-1",))) == [("rl-2", "mi300x-1")]
+    assert submitted(plan(jobs, [row(1, "RUNNING"), row(2)], busy=("rl-1",))) == []
 
 
 def test_a_runner_that_ended_without_its_job_is_not_started_again_while_slurm_remembers_it():
@@ -74,10 +83,10 @@ def test_a_runner_that_ended_without_its_job_is_not_started_again_while_slurm_re
 
 
 def test_a_runner_at_github_without_a_slurm_job_is_deleted_unless_it_is_made_anew():
-    jobs = [job(1), job(3, "in_progress", runner="rl-3")]
-    made = plan(jobs, [row(3, "RUNNING")], ("rl-1", "rl-2", "rl-3"))
+    jobs = [job(1), job(3, "in_progress")]
+    made = plan(jobs, [row(3, "RUNNING")], ("rl-1", "rl-2", "rl-3"), ("rl-3",))
     assert (submitted(made), made.cancel) == ([("rl-1", "mi300x-1")], ["rl-2"])
-    assert plan([job(2, "in_progress", runner="rl-2")], [], ("rl-2",)).cancel == [], "GitHub still waits for its node"
+    assert plan([job(2, "in_progress")], [], ("rl-2",), ("rl-2",)).cancel == [], "GitHub still waits for its node"
 
 
 @pytest.mark.parametrize(
@@ -116,11 +125,12 @@ STEPS = st.lists(st.tuples(STEP, st.integers(0, 5)), max_size=60)
 @given(STEPS)
 def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_nobody_else(steps):
     """GitHub routes a queued job to any idle runner; runners start, take, end; jobs are queued and cancelled."""
-    jobs = {}
-    rows = {}
+    jobs: dict[int, HubJob] = {}
+    rows: dict[str, QueueRow] = {}
+    busy: dict[str, int] = {}  # job by runner
 
     def round_():
-        at_work = frozenset(one.runner for one in jobs.values() if one.runner)
+        at_work = frozenset(busy)
         made = plan_round(Sight(tuple(jobs.values()), {}, at_work, tuple(rows.values())), (ONE,), SETTINGS.jobs)
         for name, offer in made.submit:
             assert name not in rows
@@ -132,22 +142,22 @@ def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_no
 
     for count, (step, index) in enumerate(steps):
         queued = [one for one in jobs.values() if one.status == "queued"]
-        busy = [one for one in jobs.values() if one.runner]
-        idle = sorted(rows.keys() - {one.runner for one in busy})
+        idle = sorted(rows.keys() - busy.keys())
         if step == "queue":
             jobs[count] = job(count)
         elif step == "take" and queued and idle:
             one = queued[index % len(queued)]
-            jobs[one.id] = dataclasses.replace(one, status="in_progress", runner=idle[index % len(idle)])
+            jobs[one.id] = dataclasses.replace(one, status="in_progress")
+            busy[idle[index % len(idle)]] = one.id
         elif step == "end" and busy:
-            one = busy[index % len(busy)]
-            del jobs[one.id], rows[one.runner]
+            name = sorted(busy)[index % len(busy)]
+            del jobs[busy.pop(name)], rows[name]
         elif step == "cancel" and queued:
             del jobs[queued[index % len(queued)].id]
         elif step == "round":
             round_()
     round_()
-    idle_rows = rows.keys() - {one.runner for one in jobs.values() if one.runner}
+    idle_rows = rows.keys() - busy.keys()
     queued_jobs = [one for one in jobs.values() if one.status == "queued"]
     busy_rows = len(rows) - len(idle_rows)
     assert len(idle_rows) == min(len(queued_jobs), max(SETTINGS.jobs - busy_rows, 0))
@@ -222,17 +232,17 @@ def path(monkeypatch):
 def test_a_look_has_jobs_with_the_facts_of_their_runs_and_our_runners_only(hub, service):
     made = hub.queue(["linux", "mi300x-1"], [], head_branch="ridgeline/gpu")
     hub.run(status="completed")
-    service.submit("rl-1", service.offers[0], service.look())
+    service.submit("rl-1", offers_of(service.pools, service.site)[0], service.look())
     hub.runners.append({**hub.runners[0], "id": 99, "name": "somebody", "busy": True})
     seen = service.look()
     (one,) = seen.jobs
-    assert (one.id, one.labels, one.runner) == (made["id"], ("linux", "mi300x-1"), "")
+    assert (one.id, one.labels, one.status) == (made["id"], ("linux", "mi300x-1"), "queued")
     assert one.refusal.startswith("workflow_dispatch of .github/workflows/gpu.yml at ridgeline/gpu, with code of o/r")
     assert seen.runners == {"rl-1": hub.runners[0]["id"]}
 
 
 def test_the_slurm_job_of_a_runner(hub, service, tmp_path):
-    assert service.submit("rl-5", service.offers[1], service.look()) == "7"
+    assert service.submit("rl-5", offers_of(service.pools, service.site)[1], service.look()) == "Slurm job 7 "
     folder, place = tmp_path / "runner", tmp_path / "runner/rl-5"
     lines = (place / "job.sh").read_text().splitlines()
     assert [line.removeprefix("#SBATCH ") for line in lines[1:-1]] == [
@@ -254,9 +264,9 @@ def test_the_slurm_job_of_a_runner(hub, service, tmp_path):
 
 
 def test_a_configuration_that_was_lost_is_made_anew_and_a_runner_at_work_is_left(hub, service):
-    service.submit("rl-5", service.offers[0], service.look())
+    service.submit("rl-5", offers_of(service.pools, service.site)[0], service.look())
     first = hub.runners[0]["id"]
-    service.submit("rl-5", service.offers[0], service.look())
+    service.submit("rl-5", offers_of(service.pools, service.site)[0], service.look())
     assert [runner["id"] != first for runner in hub.runners] == [True]
     hub.queue(["linux", "mi300x-1"], [])
     before = service.look()
@@ -270,7 +280,7 @@ def test_a_configuration_that_was_lost_is_made_anew_and_a_runner_at_work_is_left
 
 def test_runners_of_an_organization_are_registered_there(hub, service):
     of_owner = dataclasses.replace(service, settings=dataclasses.replace(service.settings, organization="o"))
-    of_owner.submit("rl-5", of_owner.offers[0], of_owner.look())
+    of_owner.submit("rl-5", offers_of(of_owner.pools, of_owner.site)[0], of_owner.look())
     of_owner.cancel("rl-5", of_owner.look())
     assert [call.path for call in hub.told("POST")] == ["orgs/o/actions/runners/generate-jitconfig"]
     assert hub.runners == []

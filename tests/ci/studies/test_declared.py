@@ -13,8 +13,7 @@ from ci.studies.declared import studies, study_named
 from ci.studies.declared.changes import Change, before_and_after
 from ci.studies.declared.cus import by_cus
 from ci.studies.declared.scaling import scaled
-from ci.studies.frame import with_derived
-from ci.studies.types import StudyError, Tried
+from ci.studies.frame import StudyError, Tried, with_derived
 from kernels.registry import discover
 
 PLAIN = {

@@ -12,12 +12,11 @@ import pytest
 from rich.console import Console
 
 from benchmarks.points import Point
-from ci.studies import folder, frame, plots, run
+from ci.studies import frame, plots, run
 from ci.studies.declared import study_named
 from ci.studies.declared.grouped_gemm import GROUPED_GEMM
-from ci.studies.frame import best_choices, listed, losses, timed
+from ci.studies.frame import Study, StudyPart, Tried, best_choices, listed, losses, timed
 from ci.studies.run import ReadyPart
-from ci.studies.types import Study, StudyPart, Tried
 from ci.sweeps.catalogue import Catalogue
 from ci.sweeps.measured import gathered
 from ci.sweeps.pruning import PointCompiler, Pruned, Rungs
@@ -89,7 +88,7 @@ def test_the_table_has_a_row_for_each_key_and_the_fastest_of_two():
 # ---- what is recorded ------------------------------------------------------------------------------------------------
 
 
-RECORDED = sorted(ROOT.glob(f"results/studies/*/*/{folder.RECORD}"))
+RECORDED = sorted(ROOT.glob(f"results/studies/*/*/{run.RECORD}"))
 
 
 @pytest.mark.nightly
@@ -97,8 +96,8 @@ RECORDED = sorted(ROOT.glob(f"results/studies/*/*/{folder.RECORD}"))
 def test_what_is_recorded_is_what_its_lines_give(told, tmp_path):
     """To the byte: table, findings, and what waits; every figure is drawn."""
     place, study = told.parent, study_named(told.parts[-3])
-    [rows] = folder.read(study, [place])
-    folder.render(study, rows, tmp_path)
+    [rows] = run.read(study, [place])
+    run.render(study, rows, tmp_path)
     texts = ("table.csv", "table.md", "study.json")
     assert {name: (tmp_path / name).read_text() for name in texts} == {
         name: (place / name).read_text() for name in texts
@@ -107,12 +106,12 @@ def test_what_is_recorded_is_what_its_lines_give(told, tmp_path):
 
 
 def read(study, *paths):
-    return folder.read(study, list(paths))
+    return run.read(study, list(paths))
 
 
 def test_a_folder_has_table_figures_and_what_is_missing(tmp_path):
     [rows] = read(STUDY, written(tmp_path / "a.jsonl", lines()))
-    first, second = (folder.render(STUDY, rows, tmp_path / name) for name in "ab")
+    first, second = (run.render(STUDY, rows, tmp_path / name) for name in "ab")
     assert first.figures == ("times", "heat"), "no call was timed from the host, and torch has no row"
     assert (tmp_path / "a" / "times.svg").read_bytes() == (tmp_path / "b" / "times.svg").read_bytes()
     for text in ("Times", "num_stages=2", "time, µs", rows.machine, rows.facts["commit"]):
@@ -128,7 +127,7 @@ def test_a_folder_has_table_figures_and_what_is_missing(tmp_path):
     assert json.loads((tmp_path / "a" / "study.json").read_text())["guidance"] == list(first.findings)
     assert "num_stages=2; loses 0.0%" in second.findings[0]
     [rows] = read(STUDY, written(tmp_path / "b.jsonl", lines(whole=[2e-3])))
-    assert "calls" in folder.render(STUDY, rows, tmp_path / "c").figures
+    assert "calls" in run.render(STUDY, rows, tmp_path / "c").figures
 
 
 # ---- the folder of a study -------------------------------------------------------------------------------------------
@@ -136,12 +135,12 @@ def test_a_folder_has_table_figures_and_what_is_missing(tmp_path):
 
 def test_the_record_has_each_line_once_and_the_same_bytes(tmp_path):
     texts = [json.dumps(one) for one in lines()]
-    folder.keep(tmp_path, texts[:3])
-    path = tmp_path / folder.RECORD
+    run.keep(tmp_path, texts[:3])
+    path = tmp_path / run.RECORD
     first = path.read_bytes()
-    folder.keep(tmp_path, reversed(texts[:3]))
+    run.keep(tmp_path, reversed(texts[:3]))
     assert path.read_bytes() == first
-    folder.keep(tmp_path, texts)
+    run.keep(tmp_path, texts)
     kept = gzip.decompress(path.read_bytes()).decode().splitlines()
     assert sorted(kept) == sorted(texts)
     assert [json.loads(one)["started_at"] for one in kept] == sorted(json.loads(one)["started_at"] for one in kept)
@@ -159,7 +158,7 @@ def test_files_of_several_machines_and_commits(tmp_path):
     elsewhere = [
         line([({"num_stages": 2}, 0.8)], machine={**made_trials.MACHINE, "name": "h200x1-0a0b0c0d", "count": 1})
     ]
-    found = folder.read(STUDY, [written(tmp_path / "a.jsonl", lines()), written(tmp_path / "b.jsonl", elsewhere)])
+    found = run.read(STUDY, [written(tmp_path / "a.jsonl", lines()), written(tmp_path / "b.jsonl", elsewhere)])
     assert {one.machine: len(one.frame) for one in found} == {"h200x2-1a2b3c4d": 10, "h200x1-0a0b0c0d": 2}
     assert [len(one.lines) for one in found] == [4, 1]
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.points import Point
 from ci.sweeps import catalogue as catalogues
-from ci.sweeps import grid, pruning
+from ci.sweeps import pruning
 from ci.sweeps.catalogue import KnobFact
 from ci.sweeps.measured import SweepError
 from ci.sweeps.pruning import Compiled, PointCompiler, prune, read_compiled
@@ -110,8 +110,8 @@ def test_values_have_the_type_of_the_knob(kind, good, bad):
 # Values of knobs and the points that they come to.
 
 
-def _knobs(*options, candidates=False, offers=()):
-    found = grid.points(catalogue(offers), grid.of_options(options), candidates)
+def _knobs(*options: str, candidates: bool = False, offers=()) -> list[dict]:
+    found = catalogues.points(catalogue(offers), catalogues.of_options(options), candidates)
     return [dict(point.knobs) for own in found.values() for point in own if point.knobs]
 
 
