@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from ci import programs
-from ci.commands.common.measuring import VerbClock, compared_revisions, scratch, two_checkouts
-from ci.commands.common.outcome import WHY, check_recordable, compared, finish, shown
+from ci.commands.measuring import VerbClock, compared_revisions, scratch, two_checkouts
+from ci.commands.outcome import WHY, check_recordable, compared, finish, shown
 from ci.git.repository import Repository
 from ci.judging import policy
 from ci.judging.judge import judge

@@ -10,8 +10,8 @@ import click
 
 from ci import adopt as scripts
 from ci.adopt import PRINTED, NothingToCompare, ScriptRequest, SeenScript, import_paths
-from ci.commands.common.measuring import compared_revisions, scratch, two_checkouts
-from ci.commands.common.outcome import shown
+from ci.commands.measuring import compared_revisions, scratch, two_checkouts
+from ci.commands.outcome import shown
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import machine_kind
 from ci.isa.judge import CodeVerdict, IsaJudgement, as_json

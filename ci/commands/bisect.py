@@ -35,7 +35,7 @@ from ci.bisect.search import (
     search,
     state_of,
 )
-from ci.commands.common.measuring import here
+from ci.commands.measuring import here
 from ci.git.repository import Repository
 from ci.harness import MeasurePlan, again, machine_kind, measure
 from ci.history import reading, triage, words

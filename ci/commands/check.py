@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from ci import programs
-from ci.commands.common.measuring import VerbClock, has_packages, scratch, with_changed_rows
-from ci.commands.common.outcome import WHY, check_recordable, compared, finish
+from ci.commands.measuring import VerbClock, has_packages, scratch, with_changed_rows
+from ci.commands.outcome import WHY, check_recordable, compared, finish
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan, machine_kind, measure
 from ci.isa import text as isa_text

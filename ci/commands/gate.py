@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
+from benchmarks.reach import Reach
 from benchmarks.trial_file import Status
-from ci.commands.common import leg
-from ci.commands.common.outcome import write_report
-from ci.git.repository import LocalCheckout, Repository
+from ci import programs
+from ci.commands.outcome import write_report
+from ci.git.command import GitError, git_or_none, succeeds
+from ci.git.repository import Commit, LocalCheckout, Repository, on_main
+from ci.isa import compiled
+from ci.isa import text as isa_text
+from ci.isa.compiled import CompiledTree, IsaError
 from ci.judging import policy, reach, recorded
-from ci.judging.recorded import GateError, few, rejected
+from ci.judging.policy import Policy
+from ci.judging.recorded import Expected, GateError, TrustedOutcome, decided, few, rejected
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import (
     ANY,
@@ -31,14 +39,204 @@ from ci.options import (
     out_console,
     print_json,
     several,
+    together,
     verb,
 )
-from ci.records.ledger import causes_in, causes_of
+from ci.pools import file as pools_file
+from ci.pools.file import NO_GPU, Pool
+from ci.records.ledger import CAUSES, Explanation, causes_in, causes_of
 from ci.report import terminal
-from ci.report.model import Report, report_of
-from ci.report.words import plain
-from ci.trials.trial import Trial
+from ci.report.model import Report, ReportWarning, report_of
+from ci.report.words import plain, plural
+from ci.trials import file
+from ci.trials.file import TrialFile
+from ci.trials.trial import Declaration, Trial
 from ci.whole_files import replace
+from ci.why.explain import NOT_EXAMINED
+from kernels import project
+from kernels.project import ProjectError
+
+WHERE = together(
+    option("--pool NAME", "The pool that measured; hosted: GitHub's own CPUs."),
+    option("--gpus N", "GPUs it was given (default: any of its sizes).", click.IntRange(0)),
+)
+"""Where trials were measured."""
+
+HOSTED = Pool("hosted", NO_GPU, (0,))
+"""GitHub's own machines, where a pull request's tests and its `ridgeline check` run: CPUs."""
+
+
+class LegError(Exception):
+    """What was said of the leg cannot be; the text names the value and what is allowed."""
+
+
+def judged_leg(given: Given, repository: Repository, policy: Policy) -> Report:
+    """Judge what a leg handed over; a leg that handed over nothing is CANNOT TELL with its reason.
+
+    given: of `gate`.  declared: what base declares (`python -m benchmarks list --json`), written by a job of our own.
+    code: folder with what the run says it compiled both sides to (ci.isa.text.SIDES).
+    """
+    head: str = given.head_commit
+    # Bring the objects of a commit that is not here, such as one of a fork; nothing of it is checked out or run.
+    if git_or_none(repository.root, "cat-file", "-e", f"{head}^{{commit}}") is None:
+        succeeds(repository.root, "fetch", "--quiet", "--no-tags", "origin", head)
+    base = given.base_commit or repository.merge_base("HEAD", head)
+    if not base:
+        raise LegError(f"where {head[:8]} left this branch is not known here; --base names the commit (40 hex digits)")
+    expected = _expected(given, base, repository)
+    with contextlib.suppress(GitError, ProjectError):  # what differs is not known either then, which is said
+        policy = dataclasses.replace(policy, renamed=reach.renamed_in(repository.root, head))
+    handed = handed_over(given.files)
+    if handed or not expected.reached:
+        outcome = decided(handed, expected, policy, "pr")
+    else:
+        no_file = f"pool {given.pool} handed over no trial file"
+        why = f"nothing was measured: {no_file}; the page of the run says how its job ended"
+        outcome = TrustedOutcome(Judgement(Verdict.CANNOT_TELL, why))
+    if given.code and given.code.is_dir():  # else the kernels are the same files, or nothing got so far
+        outcome = dataclasses.replace(outcome, judgement=_with_code(outcome.judgement, given.code, policy.renamed))
+    explanations = _explanations(handed, outcome, expected) if outcome.trials else ()
+    return _report(outcome, expected, given, repository, explanations)
+
+
+TOLD_CAUSES = "why cases are slower is what the measuring host says of its own experiments; no verdict rests on it"
+
+
+def _explanations(handed: Sequence[TrialFile], outcome: TrustedOutcome, expected: Expected) -> tuple[Explanation, ...]:
+    """Why slower cases are slower, as the host says it of these commits and the machine of these trials."""
+    slow = [case.case for case in outcome.judgement.of(Verdict.SLOWER)]
+    found: dict[str, Explanation] = {}
+    for line in (line for trial_file in handed for line in trial_file.causes):
+        try:
+            causes = CAUSES.parsed(line)
+        except ValueError:  # what is no cause explains nothing
+            continue
+        for cause in causes:
+            of_run = (cause.base, cause.head) == (expected.base, expected.head)
+            if of_run and cause.machine == outcome.trials[0].machine.name and {*cause.explanation.cases} <= {*slow}:
+                found[cause.explanation.measured] = cause.explanation
+    left = tuple(case for case in slow if not any(case in cause.cases for cause in found.values()))
+    untold = Explanation(left, left[0], NOT_EXAMINED, "not examined: the host says nothing of it") if left else None
+    return (*found.values(), untold) if found and untold else tuple(found.values())
+
+
+CLAIMED_CODE = "the machine code is what the run of the pull request says it compiled to; it is judged here"
+
+
+def _with_code(judgement: Judgement, folder: Path, renamed: Mapping[str, str]) -> Judgement:
+    """What the run says it compiled can make a verdict worse, never better."""
+    try:
+        found, said = isa_text.joined(judgement, isa_text.of_files(folder, renamed, _compiled)), CLAIMED_CODE
+    except IsaError as error:
+        found, said = judgement, f"the machine code could not be compared: {error}"
+    return dataclasses.replace(found, warnings=(*found.warnings, said))
+
+
+def _compiled(path: Path) -> CompiledTree:
+    """A result of compiling, from a file that is not trusted."""
+    try:
+        found = file.content(path)
+    except OSError as error:
+        raise IsaError(f"{path.name} cannot be read: {error.strerror or error}") from None
+    if isinstance(found, str):
+        raise IsaError(f"{path.name} {found}")
+    return compiled.parse(found.decode("utf-8", "replace"), path.name)
+
+
+MOST_FILES = 20
+"""Files of a folder that are read: one leg hands over one."""
+
+
+def handed_over(files: Sequence[Path]) -> list[TrialFile]:
+    """The trial files that are there, and those in folders, read as hostile."""
+    return [file.read_hostile(path) for path in _there(files)]
+
+
+def _there(files: Sequence[Path]) -> list[Path]:
+    inside = [sorted(path.glob("*.jsonl"))[:MOST_FILES] if path.is_dir() else [path] for path in files]
+    return [path for paths in inside for path in paths if path.exists() or path.is_symlink()]
+
+
+def expected_alone(given: Given, repository: Repository) -> Expected:
+    """What is expected of a run that measured a commit without a base, and of the main branch what it had missed.
+
+    given: of `ci sift`.
+    """
+    expected = _expected(given, given.head_commit, repository)
+    names = tuple(one.name for one in programs.declared_programs(project.around(repository.root)))
+    past = frozenset(on_main(repository.root) or ())
+    return dataclasses.replace(expected, same_kernels=True, past=past, programs=names)
+
+
+def _expected(given: Given, base: str, repository: Repository) -> Expected:
+    if not given.pool:
+        raise LegError("--pool NAME is missing: it says which GPU the trials must be of")
+    pool = HOSTED if given.pool == HOSTED.name else pools_file.load().pool(given.pool)
+    counts = pool.gpus if given.gpus is None else (pool.size(given.gpus),)
+    file = vars(given).get("declared")
+    declared, python = _declared(file) if file and file.exists() else (None, "")
+    try:  # what can differ, by the commits as git has them
+        found = reach.of_commits(repository.root, base, given.head_commit)
+    except (GitError, ProjectError) as error:
+        found = Reach(unknown=str(error))
+    reached = programs.reached(repository.root, base, given.head_commit, on_gpu=pool.gpu != NO_GPU)
+    return Expected(
+        given.head_commit,
+        base,
+        None if pool.gpu == NO_GPU else pool.gpu,
+        counts,
+        found.nothing,
+        () if found.nothing else found.same,
+        not (found.nothing and found.same) or bool(reached),
+        declared,
+        python,
+        programs=tuple(reached),
+    )
+
+
+def _declared(path: Path) -> tuple[dict[str, Declaration], str]:
+    """Declarations by operator, and the Python that made them."""
+    try:
+        data = json.loads(path.read_bytes())
+        return {one["kernel"]: Declaration.of(one) for one in data["kernels"]}, str(data.get("python", ""))
+    except OSError as error:
+        raise LegError(f"--declared {path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        made = "`python -m benchmarks list --json` prints one"
+        raise LegError(
+            f"--declared {path} is no list of declarations ({type(error).__name__}: {error}); {made}"
+        ) from None
+
+
+UNCHECKED = "the benchmark definition is what the measuring host says: no declarations of our own were at hand"
+
+
+def _report(
+    outcome: TrustedOutcome,
+    expected: Expected,
+    given: Given,
+    repository: Repository,
+    explanations: tuple[Explanation, ...],
+) -> Report:
+    gpus = "" if given.gpus is None else f", {given.gpus} GPU{'s' * (given.gpus != 1)}"
+    sides = {"base": expected.base, "head": expected.head}
+    checkouts = [LocalCheckout(role, repository.root, Commit(commit, 0, "")) for role, commit in sides.items()]
+    made = report_of(outcome.judgement, outcome.trials, checkouts, title=f"pull request on {given.pool}{gpus}")
+    said, more = list[str](), list[str]()
+    if outcome.trials and not succeeds(repository.root, "merge-base", "--is-ancestor", expected.head, "HEAD"):
+        untrusted = recorded.UNTRUSTED.format(head=expected.head[:8])
+        said.append(f"{plural(len(outcome.trials), 'trial')} judged here; {untrusted}")
+    if outcome.trials and not expected.declared:
+        said.append(UNCHECKED)
+    if explanations:
+        more.append(TOLD_CAUSES)
+    return dataclasses.replace(
+        made,
+        base=dataclasses.replace(made.base, commit=expected.base, dirty=False),
+        head=dataclasses.replace(made.head, commit=expected.head, dirty=False),
+        warnings=(*map(ReportWarning, said), *made.warnings, *map(ReportWarning, more)),
+        explanations=explanations,
+    )
 
 
 @verb(
@@ -52,7 +250,7 @@ from ci.whole_files import replace
 @option("--base SHA -> base_commit", "Its base (default: where it left HEAD).", callback=full_hash)
 @option("--declared", "What base declares (`python -m benchmarks list --json`).", FILE)
 @option("--code", "Folder with the compiled code of both sides, as `check` leaves it.", ANY)
-@leg.WHERE
+@WHERE
 @option("--machine NAME", "Machine of the records (default: every machine that has both).")
 @POLICY
 @option("--report", "Also write REPORT.md, REPORT.html and REPORT.json.", NewFile())
@@ -68,7 +266,7 @@ def gate(given: Given) -> int:
     if given.files:
         if given.base or not given.head_commit or not given.pool:
             raise click.UsageError("--trials needs --head SHA and --pool NAME, and takes no BASE HEAD")
-        report = leg.judged(given, repository, rules)
+        report = judged_leg(given, repository, rules)
         return _show([report], [to_json(report.judgement)], given)
     if not given.base or not given.head:
         raise click.UsageError("BASE and HEAD are missing: `ridgeline gate HEAD^ HEAD` judges two recorded commits")
@@ -137,15 +335,15 @@ HEAD = "344de583" + "0" * 32
 @verb(f"ridgeline ci sift incoming --head {HEAD} --pool mi300x --out trials.jsonl")
 @click.argument("files", nargs=-1, required=True, type=ANY)
 @option("--head SHA -> head_commit", "The commit that was measured.", callback=full_hash, required=True)
-@leg.WHERE
+@WHERE
 @option("--out", "File for the trials that fit.", NewFile(), required=True)
 def sift(given: Given) -> int:
     """Keep the trials that fit their run: commit and pool; say which do not.  Exit code 3 if any was left out.
 
     FILES are trial files, or folders of them, from a machine that is not trusted.
     """
-    handed = leg.handed_over(given.files)
-    expected = leg.expected_alone(given, Repository(Path.cwd()))
+    handed = handed_over(given.files)
+    expected = expected_alone(given, Repository(Path.cwd()))
     fitting, refused = recorded.sift([trial for file in handed for trial in file.trials], expected)
     replace(given.out, "".join(f"{trial.text}\n" for trial in fitting))
     left_out = [*few(rejected(handed)), *refused]

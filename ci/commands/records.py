@@ -11,7 +11,7 @@ import click
 
 from benchmarks.programs.reader import RATES, TIMES, Reader, ReaderError, Row, readers
 from benchmarks.trial_file import REGIMES
-from ci.commands.common.outcome import print_recorded
+from ci.commands.outcome import print_recorded
 from ci.git.command import git_or_none, pushed
 from ci.options import (
     ANY,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from ci.commands.common.measuring import VerbClock, one_checkout, scratch
+from ci.commands.measuring import VerbClock, one_checkout, scratch
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasurePlan, again, measure, options, query
@@ -108,7 +108,7 @@ def run(given: Given) -> int:
     if shares and new[0].machine.kind == "gpu":
         click.echo(f"the GPU was busy for {100 * sum(shares) / len(shares):.0f} % of the measuring loops")
     if out is None and new:
-        from ci.commands.common.outcome import print_recorded
+        from ci.commands.outcome import print_recorded
         from ci.records.store import record
 
         print_recorded(record([measured], results))

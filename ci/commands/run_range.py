@@ -17,7 +17,7 @@ import click
 
 from benchmarks.reach import reached_by_all
 from ci import harness
-from ci.commands.common.measuring import VerbClock
+from ci.commands.measuring import VerbClock
 from ci.git.repository import Commit, LocalCheckout, RangeError, Repository
 from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, MeasurePlan
 from ci.judging.reach import EVERY, operator_labels, trees_of
@@ -207,7 +207,7 @@ def run(given: Given) -> int:
     if given.out:
         click.echo(f"{len(trials) - before} new trials in {file}; `ridgeline records add {file}` records them")
     elif trials:
-        from ci.commands.common.outcome import print_recorded  # a node that only measures has no pandas
+        from ci.commands.outcome import print_recorded  # a node that only measures has no pandas
 
         print_recorded(store.record([read(file)], given.results))
     clock.say(trials[before:])

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from ci.commands.common.measuring import one_checkout
+from ci.commands.measuring import one_checkout
 from ci.commands.sweep import ARCH, BUDGET
 from ci.options import (
     CASE,

@@ -9,7 +9,7 @@ import shlex
 import click
 
 from ci import harness
-from ci.commands.common.measuring import one_checkout
+from ci.commands.measuring import one_checkout
 from ci.harness import again
 from ci.options import (
     BACKEND,

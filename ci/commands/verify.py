@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from ci.commands.common.measuring import one_checkout
 from ci.commands.doctor import Diagnosis, Finding, Level, show
+from ci.commands.measuring import one_checkout
 from ci.harness import INTERRUPTED, again, follow, measure, options, program
 from ci.options import (
     CHOICE,

@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.points import Knobs
 from ci.studies import plots
-from ci.studies.frame import PLACE, Figures, Knobs, Study, StudyPart, Tried, Value, listed, timed
+from ci.studies.frame import PLACE, Figures, Study, StudyPart, Tried, Value, listed, timed
 
 SCATTERED = ("n4096_k14336_m64_fp16_w?", "n4096_k4096_m1024_fp16_w?", "n4096_k4096_m1024_fp16_w1of2")
 GATHERED = ("w?_fp16_2MB", "w?_fp16_32MB", "w?_fp16_512MB")

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from benchmarks.points import Knobs
 from ci.studies import plots
-from ci.studies.frame import PLACE, Figures, Knobs, Study, StudyPart, Tried, each, listed, timed
+from ci.studies.frame import PLACE, Figures, Study, StudyPart, Tried, each, listed, timed
 
 COUNTS = (4, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128)
 """Programs of ours, channels of the library.  NCCL ends at 64 channels, RCCL at 128 (kernels/_shared/collectives)."""

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from benchmarks.points import Knobs
 from ci.studies import plots
-from ci.studies.frame import Figures, Knobs, Study, StudyPart, Tried, best_choices, each, listed, plain, timed
+from ci.studies.frame import Figures, Study, StudyPart, Tried, best_choices, each, listed, plain, timed
 from ci.tables import TableComparison, compare
 
 OPERATORS = tuple(f"grouped_gemm_{product}" for product in ("forward", "dgrad", "wgrad"))

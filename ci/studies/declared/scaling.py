@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from benchmarks.points import Knobs
 from ci.studies import plots
-from ci.studies.frame import PLACE, Figures, Knobs, Study, StudyPart, each, listed, of_device, timed
+from ci.studies.frame import PLACE, Figures, Study, StudyPart, each, listed, of_device, timed
 
 LIBRARY = "blas+rccl"
 """The baseline that is the library's product where one rank works alone."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from benchmarks.points import Knobs
 from ci.studies import frame, plots
-from ci.studies.frame import PLACE, Figures, Knobs, Study, StudyPart, Tried, each, listed, tried
+from ci.studies.frame import PLACE, Figures, Study, StudyPart, Tried, each, listed, tried
 
 WARPS = {(64, 64): 4, (64, 128): 4, (128, 64): 4, (128, 128): 8, (64, 256): 8, (128, 256): 8, (256, 128): 8}
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from ci.__main__ import FORMERLY, GROUPS, HIDDEN, VERBS, main
 from ci.commands import doctor as examination
-from ci.commands.common.outcome import check_recordable
+from ci.commands.outcome import check_recordable
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasurePlan
 from ci.judging import reach

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ci.commands.common import leg
+from ci.commands import gate
 from ci.judging import recorded
 from ci.records import store
 from ci.records.ledger import CAUSES, Explanation, RecordedCause
@@ -137,7 +137,7 @@ def test_a_cause_is_what_the_leg_says_and_the_report_says_so(scene):
     assert scene.gate().exit_code == 1
     (why,) = scene.report.explanations
     assert (why.state, why.code) == ("proven", ("LDS bytes: 3 → 2",))
-    assert leg.TOLD_CAUSES in map(str, scene.report.warnings)
+    assert gate.TOLD_CAUSES in map(str, scene.report.warnings)
     assert "### Why: 2 cases" in (scene.clone / "out.md").read_text()
 
 
@@ -182,7 +182,7 @@ def test_compiled_code_that_spills_is_a_regression_by_our_rules(scene):
     code(scene, *(json.dumps(document_json(one)) for one in (entry_json("gemm", "a"), spilling)))
     assert scene.gate("--code", "code").exit_code == 1
     assert any("gemm/triton on gfx942" in one and "SLOWER" in one for one in scene.report.judgement.machine_code)
-    assert leg.CLAIMED_CODE in scene.report.judgement.warnings
+    assert gate.CLAIMED_CODE in scene.report.judgement.warnings
 
 
 @pytest.mark.parametrize("head", ["{}", "no JSON", "[" * 100_000, '{"format": "ridgeline-isa", "version": 1}'])

@@ -11,8 +11,8 @@ import sys
 import pytest
 from rich.console import Console
 
-from ci.commands.common import outcome as why
-from ci.commands.common.outcome import hand_over
+from ci.commands import outcome as why
+from ci.commands.outcome import hand_over
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
 from ci.judging import policy

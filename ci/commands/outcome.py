@@ -17,7 +17,7 @@ from benchmarks import trial_file
 from benchmarks.reach import Reach
 from benchmarks.trial_file import OutputError
 from ci.bars import Bars
-from ci.commands.common.measuring import VerbClock, with_changed_rows
+from ci.commands.measuring import VerbClock, with_changed_rows
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout
 from ci.harness import MeasureError, MeasurePlan, again, machine_kind
