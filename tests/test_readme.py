@@ -14,7 +14,7 @@ from benchmarks.program import Tally
 from ci.judging import policy
 from ci.judging.judge import judge
 from ci.report import model, terminal
-from ci.trials import replay
+from ci.trials.comparisons import read_recording
 from tests.kit import ROOT
 from tests.study import house, pictures, scoreboard
 from tests.test_house import files
@@ -30,7 +30,7 @@ def test_the_example_is_what_the_command_prints():
     command = re.search(r"ridgeline ab --replay (\S+)", COMPARE)
     assert command is not None
     report = model.report_of(
-        judge(replay.read(ROOT / command[1]).comparisons, policy.load()), [], title="recorded trials"
+        judge(read_recording(ROOT / command[1]).comparisons, policy.load()), [], title="recorded trials"
     )
     assert terminal.render(report, 100).strip() in COMPARE
 

@@ -36,7 +36,7 @@ from ci.options import (
     with_rounds,
     words_behind,
 )
-from ci.trials import replay
+from ci.trials.comparisons import read_recording
 from kernels import project
 
 PROGRAM = "Of a benchmark program"
@@ -75,7 +75,7 @@ def ab(given: Given) -> int:
     """
     rules = policy.load(given.policy_file)
     if given.replay:  # by the same code as live ones
-        recording = replay.read(given.replay)
+        recording = read_recording(given.replay)
         judgement = judge(recording.comparisons, rules)
         return shown(judgement, recording.trials, recording.rejected, given.as_json, title="recorded trials")
     request = _program(given)

@@ -1,19 +1,22 @@
-"""Trials with two checkouts into comparisons: one per operator, backend and case."""
+"""Trials into comparisons, the input of judging: one per operator, backend and case of two checkouts."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
+import sys
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.trial_file import WORST_FIRST, Status, not_looked_at
+from benchmarks.shapes import Unfit, anything, numbers, one_of, record, table, whole
+from benchmarks.trial_file import FORMAT, WORST_FIRST, Status, not_looked_at
 from ci.stats.types import Clocks, PairedRounds, Role
-from ci.trials.trial import Arm, CaseResult, Declaration, Trial, ran_differently, unfit
-
-# What is known of one case on both sides, read from trials: the input of judging.
-
+from ci.trials.file import Rejected, parse, unpacked
+from ci.trials.trial import Arm, CaseResult, Declaration, Json, Trial, ran_differently, unfit
 
 __all__ = ["Comparison", "Status"]
 
@@ -343,3 +346,125 @@ def _middle(readings: Sequence[Clocks]) -> Clocks:
 
 def _median(values: Sequence[float]) -> float | None:
     return float(np.median(values)) if values else None
+
+
+# Recorded trials: trial files, and replay files (.github/ARCHITECTURE.md), plain or gzip.
+#
+# A line of a replay file is {"trial": 0, "unit": "us", "cases": {CASE: {"base": [...], "head": [...]}}}, where sample i
+# of both arms is from round i.  Other arms and keys are ignored, except `"machine_kind": "cpu"`.  A fault of one case
+# makes that case CANNOT TELL and leaves the others alone; a file that is not what it claims to be is a ReplayError.
+
+
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+"""Seconds per unit."""
+
+KINDS = ("gpu", "cpu")
+
+REPLAYED = record(
+    {"unit": one_of(*UNITS), "cases": table(anything, anything)}, {"trial": whole(), "machine_kind": one_of(*KINDS)}
+)
+PAIR = record(dict.fromkeys(ROLES, numbers(sys.float_info.min, sys.float_info.max, fewest=1)), {})
+
+TRIAL_FORMAT = re.compile(rb'"format":\s*"%b"' % FORMAT.encode())
+"""What stands in a trial file, and in no replay file."""
+
+MAX_PROBLEMS = 5
+"""Faults of a case that are named."""
+
+
+class ReplayError(ValueError):
+    """A file cannot be judged; the text names file, line, value, and what is allowed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """What a file of recorded trials holds, read once.
+
+    trials: whole trials, with machine and versions; none for a replay file.  rejected: lines that are not used.
+    """
+
+    comparisons: list[Comparison]
+    trials: tuple[Trial, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+
+
+def read_recording(path: Path) -> Recording:
+    """What a file holds, its comparisons in the order of their first appearance.  Raises ReplayError."""
+    try:
+        content, damage = unpacked(path.read_bytes())
+    except OSError as error:
+        why = f"cannot be read: {error.strerror or error}; give a file of recorded trials (.jsonl or .jsonl.gz)"
+        raise ReplayError(f"{path}: {why}") from None
+    if damage and not content:
+        raise ReplayError(f"{path}: {damage[0].why}; nothing in it can be unpacked")
+    if not TRIAL_FORMAT.search(content):
+        lines, warnings = _replayed(path, content)
+        warnings = [*(f"{path}: {fault.why}" for fault in damage), *warnings]
+        names = dict.fromkeys(name for _, line in lines for name in line["cases"])
+        return Recording([_of_replay(name, lines, warnings) for name in names], rejected=damage)
+    file = parse(content.split(b"\n"), 1)
+    rejected = (*damage, *file.rejected)
+    if rejected and not file.trials:
+        raise ReplayError(f"{rejected[0].at(path)}: {rejected[0].why}; no line of the file is a trial")
+    warnings = [f"{line.at(path)}: {line.why}; the other trials count" for line in rejected]
+    return Recording(comparisons(file.trials, warnings), file.trials, rejected)
+
+
+Line = tuple[str, Json]
+"""Where an object stands in its file, and the object."""
+
+
+def _replayed(path: Path, content: bytes) -> tuple[list[Line], list[str]]:
+    """The trials of a replay file, each once, and warnings; a line that is none is an error, except a torn last one."""
+    lines, warnings = dict[str, Line](), list[str]()
+    texts = content.rstrip().split(b"\n")
+    for number, text in enumerate(texts, 1):
+        where = f"{path}:{number}"
+        try:
+            line = json.loads(text or b"{}")
+            REPLAYED(line, "") if text else None
+        except Unfit as error:
+            raise ReplayError(f"{where}: {error}") from None
+        except (ValueError, RecursionError) as error:
+            if not lines or number < len(texts) or not text.startswith(b"{"):
+                raise ReplayError(f"{where}: not JSON ({error}); a line is one trial") from None
+            warnings.append(f"{where}: the last line is torn, its writer was interrupted; {len(lines)} trials count")
+            break
+        if line and (earlier := lines.setdefault(repr(line["cases"]), (where, line)))[0] != where:
+            warnings.append(f"{where}: repeats the samples of {earlier[0]}; it counts once")
+    return list(lines.values()), warnings
+
+
+def _of_replay(name: str, lines: Sequence[Line], shared: Sequence[str]) -> Comparison:
+    """One case of a replay file; what is wrong with it is its problem and nobody else's."""
+    own = [(number, where, line) for number, (where, line) in enumerate(lines) if name in line["cases"]]
+    arms = [line["cases"][name] for _, _, line in own]
+    known = {arm for one in arms if isinstance(one, dict) for arm in one}
+    trials, problems, warnings = list[PairedRounds](), list[str](), [*shared]
+    for number, where, line in own if known.issuperset(ROLES) else ():
+        try:
+            PAIR(line["cases"][name], f"{where}: case {name!r}")
+            base, head = (np.array(line["cases"][name][role], np.float64) * UNITS[line["unit"]] for role in ROLES)
+            if len(base) != len(head):
+                counts = [len(base), len(head)]
+                raise Unfit(f"{where}: case {name!r}: samples of base and head", counts, "equally many")
+            trials.append(PairedRounds(number, base, head))
+        except Unfit as error:
+            problems.append(str(error))
+    if len(own) < len(lines):
+        warnings.append(f"missing in {len(lines) - len(own)} of {len(lines)} trials; the others are used")
+    if trials and all(np.array_equal(t.base, t.head) for t in trials):
+        warnings.append("base and head are the same numbers in every trial: one recording twice?")
+    kernel, _, rest = name.partition("/")
+    absent = f"the file has no arm of that name; there are: {', '.join(sorted(known)) or 'none'}"
+    base_status, head_status = (Status.OK if role in known else Status.MISSING for role in ROLES)
+    return Comparison(
+        *(name, kernel, rest.rpartition("/")[0].partition("/")[0], tuple(trials)),
+        machine_kind=own[0][2].get("machine_kind", KINDS[0]),
+        base_status=base_status,
+        head_status=head_status,
+        base_why=absent,
+        head_why=absent,
+        problems=tuple(problems[:MAX_PROBLEMS]),
+        warnings=tuple(warnings),
+    )

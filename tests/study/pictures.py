@@ -20,7 +20,7 @@ from rich.console import Console
 from ci.judging import policy
 from ci.judging.judge import judge
 from ci.report import model, terminal
-from ci.trials import replay
+from ci.trials.comparisons import read_recording
 
 REPLAY = "tests/recordings/examples/one_percent.jsonl"
 """Recorded H200 trials in which head does about 1 % more work."""
@@ -36,7 +36,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 def verdict(root: Path) -> str:
     """What `ridgeline ab --replay` prints about REPLAY, as an SVG that asks for no font of the network."""
-    recorded = replay.read(root / REPLAY).comparisons
+    recorded = read_recording(root / REPLAY).comparisons
     report = model.report_of(judge(recorded, policy.load()), [], title="recorded trials")
     console = Console(file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, highlight=False, _environ={})
     console.print(f"$ ridgeline ab --replay {REPLAY}", style="dim")

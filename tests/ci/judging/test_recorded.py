@@ -19,7 +19,7 @@ from ci.judging.judge import judge
 from ci.judging.types import Verdict, to_json
 from ci.records import derived as derive
 from ci.records import store as records
-from ci.trials import replay
+from ci.trials.comparisons import read_recording
 from tests.ci import made_trials as trials
 
 
@@ -202,10 +202,10 @@ def replays():
                         for line in lines
                     )
                 )
-                yield f"h200/gpu{gpu}/{arm}", judge(replay.read(file).comparisons, rules)
+                yield f"h200/gpu{gpu}/{arm}", judge(read_recording(file).comparisons, rules)
     for file in (RECORDINGS / "examples" / "one_percent.jsonl", *sorted((RECORDINGS / "h200_gemm_pr").glob("*.gz"))):
         name = file.name.partition(".")[0]
-        read = replay.read(file).comparisons
+        read = read_recording(file).comparisons
         yield name, judge(read, rules)
         yield f"{name}, by time", judge([dataclasses.replace(c, same_code=None) for c in read], rules)
 

@@ -12,8 +12,7 @@ import pytest
 from ci.judging.judge import judge
 from ci.judging.policy import load
 from ci.judging.types import Verdict
-from ci.trials import replay
-from ci.trials.comparisons import Status
+from ci.trials.comparisons import ReplayError, Status, read_recording
 from tests.ci import made_trials as made
 
 RNG = np.random.default_rng(2)
@@ -34,7 +33,7 @@ def write(path, lines, tail=""):
 
 
 def compared(path):
-    return replay.read(path).comparisons
+    return read_recording(path).comparisons
 
 
 def verdicts(path):
@@ -69,10 +68,10 @@ def test_the_given_recordings_are_judged_once_their_arm_is_named(tmp_path):
 
 BAD_CASES = {
     "unequal lengths": ({"base": [1.0] * 40, "head": [1.0] * 39}, "samples of base and head is [40, 39]; allowed"),
-    "NaN": ({"base": [float("nan")] * 40, "head": [1.0] * 40}, "sample 0 is NaN; allowed: a finite number above 0"),
-    "huge integer": ({"base": [10**400] * 40, "head": [1.0] * 40}, "base sample 0 is 1000"),
-    "empty": ({"base": [], "head": []}, "base is []; allowed: a list of times"),
-    "no object": ([1.0, 2.0], "the case is [1.0, 2.0]; allowed: an object of arms"),
+    "NaN": ({"base": [float("nan")] * 40, "head": [1.0] * 40}, ".base[0] is NaN; allowed: a number from 2.22507e-308"),
+    "huge integer": ({"base": [10**400] * 40, "head": [1.0] * 40}, ".base[0] is 1000"),
+    "empty": ({"base": [], "head": []}, ".base is []; allowed: a list of at least 1 numbers"),
+    "no object": ([1.0, 2.0], " is [1.0, 2.0]; allowed: an object"),
 }
 
 
@@ -83,7 +82,7 @@ def test_a_bad_case_cannot_be_told_and_does_not_take_others_down(file, bad, says
     judgement, cases = verdicts(write(file, lines))
     assert cases["bad"].verdict is Verdict.CANNOT_TELL
     assert cases["bad"].ratio is None
-    assert f"{file}:3: case 'bad': " in cases["bad"].evidence[0]
+    assert f"{file}:3: case 'bad'" in cases["bad"].evidence[0]
     assert says in cases["bad"].evidence[0]
     assert cases["good"].verdict is Verdict.SLOWER
     assert judgement.verdict.exit_code == 1
@@ -96,7 +95,7 @@ def test_an_arm_missing_in_some_trials_is_a_fault(file):
     del lines[4]["cases"]["good"]["head"]
     _, cases = verdicts(write(file, lines))
     assert cases["good"].verdict is Verdict.CANNOT_TELL
-    assert "the arm 'head' is missing in 1 of 6 trials" in cases["good"].evidence[0]
+    assert ":5: case 'good'.head is null; allowed: a value" in cases["good"].evidence[0]
 
 
 def test_a_case_missing_in_some_trials_uses_the_others(file):
@@ -123,14 +122,15 @@ def test_too_few_rounds_are_no_trial(file):
     assert "6 of 6 trials left out: fewer than 8 rounds" in cases["a"].warnings
 
 
-def test_mixed_units_are_refused(file):
-    with pytest.raises(replay.ReplayError, match=r"trials\.jsonl:2: unit 'ms', but the lines before have 'us'"):
-        compared(write(file, [line(0), line(1, "ms")]))
+def test_each_line_has_its_unit(file):
+    pair = {"base": [1.0], "head": [2.0]}
+    [case] = compared(write(file, [line(0, a=pair), line(1, "ms", a={"base": [0.001], "head": [0.003]})]))
+    assert [t.base[0] for t in case.trials] == pytest.approx([1e-6, 1e-6])
 
 
 @pytest.mark.parametrize("unit", ["furlong", None, 7, ["us"]])
 def test_unknown_units_name_the_known_ones(file, unit):
-    with pytest.raises(replay.ReplayError, match=r":1: unit .*; allowed: s, ms, us, µs, ns"):
+    with pytest.raises(ReplayError, match=r":1: unit .*; allowed: s, ms, us, µs, ns"):
         compared(write(file, [line(0, unit)]))
 
 
@@ -147,7 +147,7 @@ BROKEN_LINES = {
 @pytest.mark.parametrize("text", BROKEN_LINES.values(), ids=BROKEN_LINES)
 def test_a_line_that_is_no_trial_is_an_error_that_names_it(file, text):
     write(file, [line(0)], text + json.dumps(line(1)) + "\n")
-    with pytest.raises(replay.ReplayError, match=r"trials\.jsonl:2: "):
+    with pytest.raises(ReplayError, match=r"trials\.jsonl:2: "):
         compared(file)
 
 
@@ -166,14 +166,14 @@ def test_a_gzip_that_ends_early_keeps_what_there_is(file):
     assert 3 <= len(found.trials) < 30
     assert any("the gzip file ends early" in w for w in found.warnings)
     packed.write_bytes(b"\x1f\x8bnonsense")
-    with pytest.raises(replay.ReplayError, match="damaged gzip file"):
+    with pytest.raises(ReplayError, match="damaged gzip file"):
         compared(packed)
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(replay.ReplayError, match=r"nowhere\.jsonl: cannot be read"):
+    with pytest.raises(ReplayError, match=r"nowhere\.jsonl: cannot be read"):
         compared(tmp_path / "nowhere.jsonl")
-    with pytest.raises(replay.ReplayError, match="cannot be read"):
+    with pytest.raises(ReplayError, match="cannot be read"):
         compared(tmp_path)
 
 
@@ -275,7 +275,7 @@ def test_a_file_of_one_tree_has_nothing_to_compare(file):
 def test_a_foreign_line_in_a_trial_file_is_named_and_the_others_count(file):
     made.write(file, paired(0))
     file.write_text(file.read_text() + '{"format": "else"}\n' + json.dumps(paired(1)) + "\n")
-    recording = replay.read(file)
+    recording = read_recording(file)
     assert [(one.number, one.why[:11]) for one in recording.rejected] == [(2, "not a trial")]
     assert len(recording.trials) == 2
     assert all(any(f"{file}:2: not a trial" in w for w in c.warnings) for c in recording.comparisons)
@@ -283,5 +283,5 @@ def test_a_foreign_line_in_a_trial_file_is_named_and_the_others_count(file):
 
 def test_a_trial_file_without_a_sound_line_is_an_error(file):
     made.write(file, {**paired(0), "cases": []})
-    with pytest.raises(replay.ReplayError, match=r"trials\.jsonl:1: not a trial: cases is \[\]"):
+    with pytest.raises(ReplayError, match=r"trials\.jsonl:1: not a trial: cases is \[\]"):
         compared(file)
