@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -44,9 +44,7 @@ class Axis(Protocol):
     @property
     def places(self) -> Sequence[RowPlace]: ...
     @property
-    def known(self) -> Sequence[str | None]:
-        return [None] * len(self.places)
-
+    def known(self) -> Sequence[str | None]: ...
     def sides(self, low: int, high: int, plan: MeasurePlan) -> AbstractContextManager[Sides]: ...
     def position(self, trial: Trial, role: str) -> int | None: ...
 
@@ -103,88 +101,72 @@ def commit_axis(
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
-    """A knob and its two values."""
-
-    name: str
-    good: str
-    bad: str
-
-
-@dataclasses.dataclass(frozen=True)
-class KnobAxis(Axis):
-    """Knobs that are changed one after the other, in the order given: at place k the first k have their bad value."""
+class SettingAxis:
+    """The same files in several settings.  knobs: of each place, by name; pythons: of each place, "" for `own`."""
 
     checkout: LocalCheckout
-    settings: Sequence[Setting]
-    what: str = "knob"
+    what: str
+    places: Sequence[RowPlace]
+    knobs: Sequence[Mapping[str, str]]
+    pythons: Sequence[str]
+    own: str = ""
 
     @property
-    def places(self) -> Sequence[RowPlace]:
-        rows = [RowPlace("", "all good", ", ".join(f"{s.name}={s.good}" for s in self.settings))]
-        return rows + [RowPlace(f"{s.name}={s.bad}", f"{s.name}={s.bad}", f"was {s.good}") for s in self.settings]
-
-    def values(self, place: int) -> dict[str, str]:
-        """Every knob's value at a place."""
-        return {s.name: s.bad if n < place else s.good for n, s in enumerate(self.settings)}
+    def known(self) -> Sequence[str | None]:
+        """Nothing, before it was measured."""
+        return [None] * len(self.places)
 
     @contextlib.contextmanager
     def sides(self, low: int, high: int, plan: MeasurePlan) -> Iterator[Sides]:
         """The same files on both sides."""
-        roles = (("base", low), ("head", high))
-        knobs = [f"{role}.{name}={value}" for role, place in roles for name, value in self.values(place).items()]
-        pair = tuple(dataclasses.replace(self.checkout, role=role) for role, _ in roles)
-        yield (pair[0], pair[1]), dataclasses.replace(plan, knobs=(*plan.knobs, *knobs))
+        roles = {"base": low, "head": high}
+        knobs = [f"{role}.{name}={value}" for role, at in roles.items() for name, value in self.knobs[at].items()]
+        pythons = {role: self.pythons[at] for role, at in roles.items() if self.pythons[at]}
+        base, head = (dataclasses.replace(self.checkout, role=role) for role in roles)
+        yield (base, head), dataclasses.replace(plan, knobs=(*plan.knobs, *knobs), pythons={**plan.pythons, **pythons})
 
     def position(self, trial: Trial, role: str) -> int | None:
-        """By the knobs that its arms were launched with."""
-        launched = [arm.knobs for _, own, _, arm in trial.arms() if own == role]
-        for place in range(len(self.settings) + 1):
-            wanted = self.values(place)
-            if any(all(str(knobs.get(name)) == value for name, value in wanted.items()) for knobs in launched):
+        """By the knobs that its arms were launched with, and the Python that the trial names if it is not `own`."""
+        if role not in trial.checkouts:
+            return None
+        python = str(trial.checkouts[role].environment.versions.get("executable") or self.own)
+        launched = [
+            {name: str(value) for name, value in arm.knobs.items()} for _, r, _, arm in trial.arms() if r == role
+        ]
+        for place, (knobs, wanted) in enumerate(zip(self.knobs, self.pythons, strict=True)):
+            if wanted in ("", python) and any(knobs.items() <= arm.items() for arm in launched):
                 return place
         return None
 
 
-@dataclasses.dataclass(frozen=True)
-class PythonAxis(Axis):
-    """Python environments in the order given, such as one for each version of Triton."""
-
-    checkout: LocalCheckout
-    pythons: Sequence[str]
-    own: str
-    what: str = "environment"
-
-    @property
-    def places(self) -> Sequence[RowPlace]:
-        return [RowPlace(python, python) for python in self.pythons]
-
-    @contextlib.contextmanager
-    def sides(self, low: int, high: int, plan: MeasurePlan) -> Iterator[Sides]:
-        """The same files on both sides, each in its Python."""
-        pythons = {"base": self.pythons[low], "head": self.pythons[high]}
-        base, head = (dataclasses.replace(self.checkout, role=role) for role in pythons)
-        yield (base, head), dataclasses.replace(plan, pythons=pythons)
-
-    def position(self, trial: Trial, role: str) -> int | None:
-        """By the path of the Python that the trial names; none is named for the one that started it."""
-        named = trial.checkouts[role].environment.versions.get("executable") if role in trial.checkouts else None
-        path = str(named or self.own)
-        return self.pythons.index(path) if path in self.pythons else None
+def python_axis(checkout: LocalCheckout, pythons: Sequence[str], own: str) -> SettingAxis:
+    """Python environments in the order given, such as one for each version of Triton.  own: that runs us."""
+    places = [RowPlace(python, python) for python in pythons]
+    return SettingAxis(checkout, "environment", places, [{}] * len(pythons), pythons, own)
 
 
-def settings_of(texts: Sequence[str]) -> list[Setting]:
-    """Knobs from NAME=GOOD,BAD.  Raises BisectError."""
-    settings = []
+def knob_axis(checkout: LocalCheckout, texts: Sequence[str]) -> SettingAxis:
+    """Knobs, each NAME=GOOD,BAD, that are changed one after the other: at place k the first k have their bad value.
+
+    Raises BisectError.
+    """
+    settings: dict[str, tuple[str, str]] = {}
     for text in texts:
-        name, equals, values = text.partition("=")
-        good, comma, bad = values.partition(",")
-        if not (equals and comma and good and bad and name.isidentifier()) or "," in bad or good == bad:
+        name, _, values = text.partition("=")
+        good, _, bad = values.partition(",")
+        if not (good and bad and name.isidentifier()) or "," in bad or good == bad:
             raise BisectError(f"{text!r}: NAME=GOOD,BAD with two different values is expected, such as num_warps=4,8")
-        settings.append(Setting(name, good, bad))
-    if len({setting.name for setting in settings}) < len(settings):
+        settings[name] = good, bad
+    if len(settings) < len(texts):
         raise BisectError("a knob is named twice; each has one good value and one bad value")
-    return settings
+    knobs = [
+        {name: values[number < place] for number, (name, values) in enumerate(settings.items())}
+        for place in range(len(settings) + 1)
+    ]
+    names = [f"{name}={bad}" for name, (_, bad) in settings.items()]
+    all_good = ", ".join(f"{name}={good}" for name, (good, _) in settings.items())
+    changed = [RowPlace(name, name, f"was {good}") for name, (good, _) in zip(names, settings.values(), strict=True)]
+    return SettingAxis(checkout, "knob", [RowPlace("", "all good", all_good), *changed], knobs, [""] * len(knobs))
 
 
 # Trials as outcomes of a search: which positions they compared, by how much they differ, what failed.
@@ -242,8 +224,7 @@ def _failed(compared: Sequence[Comparison], group: Sequence[Trial], base: int, h
         for place, status, why in ((base, c.base_status, c.base_why), (head, c.head_status, c.head_why)):
             if status is not Status.OK:
                 return {place: f"{c.case} {OUTCOMES[status]}{f': {why}' if why else ''}"}
-        definitions = (c.base_definition, c.head_definition)
-        if None not in definitions and definitions[0] != definitions[1]:
+        if c.base_definition and c.head_definition and c.base_definition != c.head_definition:
             return {max(base, head): f"{c.case} has another benchmark definition there: the times are of other work"}
         if c.problems:
             return {max(base, head): c.problems[0]}
@@ -253,13 +234,13 @@ def _failed(compared: Sequence[Comparison], group: Sequence[Trial], base: int, h
 def _untimed(group: Sequence[Trial]) -> str:
     """Why a trial in which both sides have cases compares none."""
     arms = ((trial.operator, case, backend, arm) for trial in group for case, _, backend, arm in trial.arms())
-    reasons = [f"{name}/{backend}/{case} is {arm.status}: {arm.why}" for name, case, backend, arm in arms if arm.why]
-    return reasons[0] if reasons else "the trial compares nothing"
+    reasons = (f"{name}/{backend}/{case} is {arm.status}: {arm.why}" for name, case, backend, arm in arms if arm.why)
+    return next(reasons, "the trial compares nothing")
 
 
 def _lacks(group: Sequence[Trial], role: str) -> str:
-    broken = [module for trial in group for module in trial.checkouts[role].broken]
-    return broken[0].reason if broken else "it has no case that was asked for"
+    broken = (module.reason for trial in group for module in trial.checkouts[role].broken)
+    return next(broken, "it has no case that was asked for")
 
 
 def _label(group: Sequence[Trial], compared: Sequence[Comparison], role: str) -> str:

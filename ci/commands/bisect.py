@@ -19,7 +19,7 @@ from rich.text import Text
 from ci import programs
 from ci.bars import bar
 from ci.bisect import axes
-from ci.bisect.axes import FEWEST, Axis, KnobAxis, LiveTrials, PythonAxis, settings_of
+from ci.bisect.axes import FEWEST, Axis, LiveTrials
 from ci.bisect.search import (
     SURE,
     Ask,
@@ -208,8 +208,8 @@ def _axis(kind: str, ends: Sequence[str], planned: MeasurePlan, request: Program
     if kind == "knob":
         if not ends:
             raise click.UsageError("--axis knob needs the knobs that differ, such as num_warps=4,8 num_stages=2,3")
-        return KnobAxis(here(), settings_of(ends))
-    return PythonAxis(here(), _pythons(ends, kind), sys.executable)
+        return axes.knob_axis(here(), ends)
+    return axes.python_axis(here(), _pythons(ends, kind), sys.executable)
 
 
 def _pythons(paths: Sequence[str], kind: str) -> list[str]:

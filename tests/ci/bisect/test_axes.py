@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from ci import harness
-from ci.bisect.axes import KnobAxis, LiveTrials, PythonAxis, commit_axis, outcomes_of, settings_of
+from ci.bisect.axes import LiveTrials, commit_axis, knob_axis, outcomes_of, python_axis
 from ci.bisect.search import OTHER_CAUSE, BisectError, SearchRules, same_code, search, weights
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasureError, MeasurePlan
@@ -23,8 +23,8 @@ from tests.kit import commit, repository
 
 HERE = LocalCheckout("head", Path("/somewhere"), Commit("c" * 40, 0, "what lies here"))
 QUIET = Console(file=io.StringIO())
-KNOBS = KnobAxis(HERE, settings_of(["num_warps=4,8", "num_stages=2,3", "kpack=1,2"]))
-PYTHONS = PythonAxis(HERE, [sys.executable, "/env37/bin/python", "/env38/bin/python"], sys.executable)
+KNOBS = knob_axis(HERE, ["num_warps=4,8", "num_stages=2,3", "kpack=1,2"])
+PYTHONS = python_axis(HERE, [sys.executable, "/env37/bin/python", "/env38/bin/python"], sys.executable)
 
 
 def slow_where(bad):
@@ -67,7 +67,7 @@ def test_the_environment_that_matters_is_found(tmp_path):
     out = tmp_path / "trials.jsonl"
     ended = searched(PYTHONS, slow_where(lambda knobs, python: "38" in python), out)
     assert (ended.answer.culprit.low, ended.answer.culprit.high) == (1, 2)
-    other = PythonAxis(HERE, ["/env1/bin/python", "/env2/bin/python"], "/own/python")
+    other = python_axis(HERE, ["/env1/bin/python", "/env2/bin/python"], "/own/python")
     with pytest.raises(BisectError, match="has trials of other environments than these 2; give another file"):
         LiveTrials(other, MeasurePlan(), out, QUIET).before()
 
