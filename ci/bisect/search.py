@@ -368,23 +368,19 @@ def search(
     measure: Measure,
     before: Iterable[TrialOutcome] = (),
     report: Callable[[SearchState], None] = lambda state: None,
-) -> list[SearchState]:
-    """The states after no trial, after the first, and so on; the last has the answer, or `rules.most` trials.
+) -> SearchState:
+    """The state with the answer, or after `rules.most` trials.
 
     known: labels of the places' code, None where it is not known.  before: outcomes of an earlier call.
-    report: hears of every state that is not of an earlier call.
-    Raises BisectError where an end cannot be measured, and what `measure` raises.
+    report: hears of every state.  Raises BisectError where an end cannot be measured, and what `measure` raises.
     """
-    outcomes, states = list(before), list[SearchState]()
+    outcomes = list(before)
     while True:
-        state = state_of(places, known, rules, outcomes[: len(states)])
-        states.append(state)
-        if state.trials == len(outcomes):
-            report(state)
+        state = state_of(places, known, rules, outcomes)
+        report(state)
         if not isinstance(state.then, Ask) or state.trials >= rules.most:
-            return states
-        if state.trials == len(outcomes):
-            outcomes.append(measure(state.then.low, state.then.high))
+            return state
+        outcomes.append(measure(state.then.low, state.then.high))
 
 
 def state_of(

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import click
 import numpy as np
-from rich.console import Console
-from rich.text import Text
 
 from ci import programs
 from ci.bars import bar
@@ -24,8 +22,6 @@ from ci.bisect.search import (
     SURE,
     Ask,
     BisectError,
-    Culprit,
-    Labels,
     RowPlace,
     SearchRules,
     SearchState,
@@ -33,7 +29,6 @@ from ci.bisect.search import (
     culprit,
     same_code,
     search,
-    state_of,
 )
 from ci.commands.measuring import here
 from ci.git.repository import Repository
@@ -100,10 +95,10 @@ EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
 def bisect(given: Given) -> int:
     """Find the commit between GOOD and BAD that changed a speed, trial by trial, until it is 99 % sure.
 
-    Each trial compares a commit with GOOD in lock-step, where it is expected to tell most.  Both ends come first, and a
-    fresh trial of the last good and the first bad commit last.  Commits with equal code cost nothing; those that cannot
-    be measured are left out, and the answer is then a range.  Several cases count together, by the geometric mean of
-    their ratios.  The same command goes on where it was interrupted.
+    Each trial compares a commit with GOOD in lock-step, the one that is as likely before the step as behind it.  Both
+    ends come first, and a fresh trial of the last good and the first bad commit last.  Commits with equal code cost
+    nothing; those that cannot be measured are left out, and the answer is then a range.  Several cases count together,
+    by the geometric mean of their ratios.  The same command goes on where it was interrupted.
 
     --axis knob: NAME=GOOD,BAD for each knob, changed in this order; triton, env: Pythons in order, the good one
     first.
@@ -128,7 +123,7 @@ def bisect(given: Given) -> int:
     rules = _rules(thresholds, planned.kernels, given.most, given.smallest, kind)
     file = given.out or _file(given.axis, row, planned)
     if given.dry_run:
-        return print_plan(row, rules, file, given)
+        return print_plan(row, rules, file, given.as_json)
     measuring = request.measure if request else measure
     last = searched_live(row, planned, rules, file, given.as_json, measuring)
     step = last.answer.culprit if last.answer else None
@@ -257,27 +252,32 @@ def searched_live(
     before = live.before()
     if before:
         console.print(f"going on with the {len(before)} trials of {file}")
-    tell = functools.partial(progress, places=axis.places, what=axis.what, console=console)
-    states = search(axis.places, axis.known, rules, live, before, tell)
+
+    def report(state: SearchState) -> None:
+        for line in progress(state, axis.places, axis.what):
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+    state = search(axis.places, axis.known, rules, live, before, report)
     console.print(f"the trials are in {file}")
     if as_json:
-        print_json(document(states, axis.places, axis.what))
+        print_json(document(state, axis.places))
     else:
         onward = f"`{again(trials=2 * rules.most)}` goes on"
-        click.echo(answer(states[-1], axis.places, axis.what, onward))
-    return states[-1]
+        click.echo(answer(state, axis.places, axis.what, onward))
+    return state
 
 
-def print_plan(axis: Axis, rules: SearchRules, file: Path, given: Given) -> int:
-    """What would be searched."""
-    state = state_of(axis.places, axis.known, rules, [])
-    if given.as_json:
-        listed = [{"name": p.name, "code": code} for p, code in zip(axis.places, axis.known, strict=True)]
-        print_json({"axis": axis.what, "places": listed, "classes": state.classes, "out": str(file)})
+def print_plan(axis: Axis, rules: SearchRules, file: Path, as_json: bool) -> int:
+    """What would be searched: every place, and whether its code may differ from that of the one before."""
+    may_differ = [True, *(not equal for equal in same_code(axis.known, {}))]
+    if as_json:
+        listed = zip(axis.places, axis.known, strict=True)
+        rows = [{"name": place.name, "code": code} for place, code in listed]
+        print_json({"axis": axis.what, "places": rows, "classes": sum(may_differ), "out": str(file)})
         return PASS
-    for line in places_lines(axis.places, axis.known):
-        click.echo(line)
-    click.echo(f"{len(axis.places) - 1} {axis.what}s, {state.classes} with code that may differ")
+    for place, differs in zip(axis.places, may_differ, strict=True):
+        click.echo(f"{place.short}  {'may differ' if differs else 'equal code'}  {place.subject}".rstrip())
+    click.echo(f"{len(axis.places) - 1} {axis.what}s, {sum(may_differ)} with code that may differ")
     click.echo(f"would take at most {rules.most} trials, into {file}")
     return PASS
 
@@ -287,29 +287,23 @@ def print_plan(axis: Axis, rules: SearchRules, file: Path, given: Given) -> int:
 TOP = 5
 """Suspects that are shown; --json has all of the 99 % set."""
 
-LISTED = 50
-"""Suspects in --json, at most."""
 
-
-def progress(state: SearchState, places: Sequence[RowPlace], what: str, console: Console) -> None:
+def progress(state: SearchState, places: Sequence[RowPlace], what: str) -> Iterator[str]:
     """The last trial, the suspects, and what is next."""
     if state.outcomes:
-        console.print(Text(f"trial {state.trials}: {_outcome_text(state.outcomes[-1], places)}"), soft_wrap=True)
+        yield f"trial {state.trials}: {outcome_text(state.outcomes[-1], places)}"
     if state.belief is not None and state.answer is None:
-        scatter = f"trials scatter by {100 * state.belief.noise:.2g} %"
-        console.print(Text(f"{suspects_text(state, places)}; {set_size(state, what)}; {scatter}"), soft_wrap=True)
-    if isinstance(state.then, Ask):
-        console.print(Text(f"next: {_ask_text(state.then, places)}", "dim"), soft_wrap=True)
+        yield f"{suspects_text(state, places, what)}; trials scatter by {100 * state.belief.noise:.2g} %"
+    if isinstance(ask := state.then, Ask):
+        fresh = ", to see the step again in a fresh trial of the two neighbours" * ask.fresh
+        yield f"next: {places[ask.high].short} ({ask.high} of {state.line.last}) against {places[ask.low].short}{fresh}"
 
 
-def suspects_text(state: SearchState, places: Sequence[RowPlace]) -> str:
-    """The likeliest first bad ones, what the others have together, and no step: 100 % in all."""
-    none = state.belief.none if state.belief else 0.0
-    shown = suspects(state)[:TOP]
-    others = state.line.last - len(shown)
-    rest = max(0.0, 1 - none - sum(probability for _, probability in shown))
-    named = [f"{places[change].short} {chance(probability)}" for change, probability in shown]
-    return ", ".join([*named, *[f"{others} others {chance(rest)}"] * bool(others), f"no step {chance(none)}"])
+def outcome_text(trial: TrialOutcome, places: Sequence[RowPlace]) -> str:
+    """Of one trial."""
+    left_out = "; ".join(f"{places[place].short} is left out: {reason}" for place, reason in trial.failed.items())
+    size = percent(math.exp(trial.shift)) if trial.shift is not None else "no times"
+    return f"{places[trial.high].short} against {places[trial.low].short}: {left_out or size}, {trial.seconds:.0f} s"
 
 
 def suspects(state: SearchState) -> list[tuple[int, float]]:
@@ -323,15 +317,14 @@ def suspects(state: SearchState) -> list[tuple[int, float]]:
     return [(int(n) + 1, float(chances[n])) for n in order[:many]]
 
 
-def places_lines(places: Sequence[RowPlace], known: Labels) -> Iterator[str]:
-    """The row: every place, and whether its code may differ from that of the one before, as far as that is known."""
-    for place, equal in zip(places, [False, *same_code(known, {})], strict=True):
-        yield f"{place.short}  {'equal code' if equal else 'may differ'}  {place.subject}".rstrip()
-
-
-def set_size(state: SearchState, what: str) -> str:
-    """How many suspects are left."""
-    return f"{plural(len(suspects(state)), what)} in the 99 % set of {state.line.last}"
+def suspects_text(state: SearchState, places: Sequence[RowPlace], what: str) -> str:
+    """The likeliest first bad ones, the others together, and no step: 100 % in all; and how many suspects there are."""
+    every, none = suspects(state), state.belief.none if state.belief else 0.0
+    shown = {places[change].short: probability for change, probability in every[:TOP]}
+    if others := state.line.last - len(shown):
+        shown[f"{others} others"] = max(0.0, 1 - none - sum(shown.values()))
+    named = ", ".join(f"{name} {chance(share)}" for name, share in {**shown, "no step": none}.items())
+    return f"{named}; {plural(len(every), what)} in the 99 % set of {state.line.last}"
 
 
 def answer(state: SearchState, places: Sequence[RowPlace], what: str, onward: str) -> str:
@@ -339,10 +332,7 @@ def answer(state: SearchState, places: Sequence[RowPlace], what: str, onward: st
     after = f"after {plural(state.trials, 'trial')}"
     result = state.answer
     if result is None:
-        suspected = (
-            f"{set_size(state, what)} ({suspects_text(state, places)})" if state.belief else set_size(state, what)
-        )
-        return f"not decided {after}: {suspected}; {onward}"
+        return f"not decided {after}: {suspects_text(state, places, what)}; {onward}"
     step = result.culprit
     if step is None:
         least = f"{100 * state.line.smallest:g} %"
@@ -350,21 +340,17 @@ def answer(state: SearchState, places: Sequence[RowPlace], what: str, onward: st
         no_step = f"no step of {least} or more between {between} ({chance(result.probability)}, {after})"
         other = "environment or machine" if what == "commit" else "code or machine"
         return f"{no_step}: if the history has one, its cause is not among these {what}s but the {other}"
-    both_ends = (0, len(places) - 1)
-    ends = [trial.shift for trial in state.outcomes if trial.shift is not None and (trial.low, trial.high) == both_ends]
+    place, size = places[step.high], percent(math.exp(step.shift))
+    first = f"{place.short} {place.subject}".rstrip() + f": {size}"
+    if step.high > step.low + 1:
+        between = f"{places[step.low + 1].short} to {place.short}"
+        first = f"one of {step.high - step.low}, {between}: {size}; those between cannot be measured"
+    of_ends = (trial.shift for trial in state.outcomes if trial.high - trial.low == state.line.last)
+    ends = [shift for shift in of_ends if shift is not None]
     rest = float(np.median(ends)) - step.shift if ends else 0.0
     large = abs(rest) > max(math.log1p(state.line.smallest), abs(step.shift) / 2)
     more = f"; {percent(math.exp(rest))} between the ends is left: search again on either side of it" if large else ""
-    return f"{_culprit_text(step, places, what)} ({chance(step.probability)}), {after}{more}"
-
-
-def _culprit_text(step: Culprit, places: Sequence[RowPlace], what: str) -> str:
-    size = percent(math.exp(step.shift))
-    place = places[step.high]
-    if step.high == step.low + 1:
-        return f"first bad {what}: {place.short} {place.subject}: {size}".replace(" : ", ": ")
-    between = f"{places[step.low + 1].short} to {place.short}"
-    return f"first bad {what}: one of {step.high - step.low}, {between}: {size}; those between cannot be measured"
+    return f"first bad {what}: {first} ({chance(step.probability)}), {after}{more}"
 
 
 def chance(probability: float) -> str:
@@ -372,63 +358,30 @@ def chance(probability: float) -> str:
     return f"{100 * probability:.3g} %" if probability < 0.9995 else "over 99.9 %"
 
 
-def _outcome_text(trial: TrialOutcome, places: Sequence[RowPlace]) -> str:
-    pair = f"{places[trial.high].short} against {places[trial.low].short}"
-    if trial.failed:
-        left_out = "; ".join(f"{places[place].short} is left out: {reason}" for place, reason in trial.failed.items())
-        return f"{pair}: {left_out}"
-    size = percent(math.exp(trial.shift)) if trial.shift is not None else "no times"
-    return f"{pair}: {size}" + (f", {trial.seconds:.0f} s" if trial.seconds else "")
-
-
-def _ask_text(ask: Ask, places: Sequence[RowPlace]) -> str:
-    pair = f"{places[ask.high].short} ({ask.high} of {len(places) - 1}) against {places[ask.low].short}"
-    if ask.fresh:
-        return f"{pair}, to see the step again in a fresh trial of the two neighbours"
-    return pair
-
-
-# ---- JSON ---------------------------------------------------------------------------------------------------------
-
-
-def document(states: Sequence[SearchState], places: Sequence[RowPlace], what: str) -> dict[str, object]:
-    """What --json prints.  states: after each trial, the last one at the end."""
-    state = states[-1]
-    result = state.answer
+def document(state: SearchState, places: Sequence[RowPlace]) -> dict[str, object]:
+    """What --json prints of the last state of a search."""
+    result, likely = state.answer, suspects(state)
     step = result.culprit if result else None
-    belief = state.belief
-    best = culprit(state.line, belief).probability if belief is not None else 0.0
+    best = culprit(state.line, state.belief).probability if state.belief is not None else 0.0
     return {
         "verdict": "NOT DECIDED" if result is None else "FOUND" if step else "NO STEP",
         "first_bad": places[step.high].name if step else None,
         "probability": round(result.probability if result else best, 6),
         "trials": state.trials,
-        "steps": [_step(each, places) for each in states if each.outcomes],
+        "steps": [
+            {
+                "base": places[trial.low].name,
+                "head": places[trial.high].name,
+                "ratio": round(math.exp(trial.shift), 6) if trial.shift is not None else None,
+                "failed": {places[n].name: reason for n, reason in trial.failed.items()},
+                "seconds": round(trial.seconds, 3),
+            }
+            for trial in state.outcomes
+        ],
         "last_good": places[step.low].name if step else None,
         "suspected": [place.name for place in places[step.low + 1 : step.high + 1]] if step else [],
         "ratio": round(math.exp(step.shift), 6) if step else None,
-        "axis": what,
-        "good": places[0].name,
-        "bad": places[-1].name,
-        "changes": state.line.last,
         "classes": state.classes,
-        "no_step": round(belief.none, 6) if belief is not None else None,
-        "suspects": [{"name": places[n].name, "probability": round(p, 6)} for n, p in suspects(state)[:LISTED]],
+        "suspects": [{"name": places[n].name, "probability": round(share, 6)} for n, share in likely],
         "skipped": [{"name": places[n].name, "why": reason} for n, reason in sorted(state.skipped.items())],
-    }
-
-
-def _step(state: SearchState, places: Sequence[RowPlace]) -> dict[str, object]:
-    """One trial of the search, and what was believed after it."""
-    trial, belief = state.outcomes[-1], state.belief
-    leading = int(np.argmax(belief.changes)) + 1 if belief is not None else None
-    return {
-        "base": places[trial.low].name,
-        "head": places[trial.high].name,
-        "ratio": round(math.exp(trial.shift), 6) if trial.shift is not None else None,
-        "failed": {places[n].name: reason for n, reason in trial.failed.items()},
-        "seconds": round(trial.seconds, 3),
-        "first_bad": places[leading].name if leading else None,
-        "probability": round(float(belief.changes[leading - 1]), 6) if belief is not None and leading else None,
-        "no_step": round(belief.none, 6) if belief is not None else None,
     }
