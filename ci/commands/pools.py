@@ -71,7 +71,7 @@ def pools(given: Given) -> int:
 
 def _show(described: Pools, pool: Pool, gpus: int | None, command: Sequence[str], as_json: bool) -> None:
     """How a pool is reached and what its jobs run."""
-    runner, sizes = described.runner_of(pool), pool.gpus if gpus is None else (pool.size(gpus),)
+    runner, sizes = pool.runs_on, pool.gpus if gpus is None else (pool.size(gpus),)
     labels = {size: runner.sized(size).value if runner else None for size in sizes}
     scripts = {size: wrapped(pool, command, size) for size in sizes}
     if as_json:

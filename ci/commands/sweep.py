@@ -36,7 +36,7 @@ from ci.report.words import plain, plural
 from ci.sweeps import catalogue, run, show, tuning
 from ci.sweeps.measured import MISS, Measured, SweepError, read
 from ci.sweeps.pruning import PointCompiler, Rungs, prune
-from ci.sweeps.run import FOLDER, SweepPlan, expected_minutes, measure, sweep_id
+from ci.sweeps.run import FOLDER, SweepPlan, measure, sweep_id
 from ci.sweeps.tuning import Action
 from ci.whole_files import replace
 from kernels import project
@@ -95,14 +95,13 @@ def sweep(given: Given) -> int:
     rounds = ", ".join(map(str, rungs.rounds))
     chances = f"Rungs of {rounds} rounds; the chance that the best point was dropped is at most {100 * MISS:g} %."
     if given.dry_run:
-        minutes = expected_minutes(pruned.count, rungs, world)
         if given.as_json:
             to_measure = {case: [point.as_json() for point in own] for case, own in pruned.to_measure.items()}
             dropped = [
                 {"case": d.point.case, **d.point.as_json(), "kind": d.kind, "why": d.why} for d in pruned.dropped
             ]
             facts = {"points": to_measure, "pruned": dropped, "reasons": pruned.reasons(), "arch": offered.arch}
-            print_json({**facts, "gpu_minutes": round(minutes, 2)})
+            print_json(facts)
             return PASS
         count = sum(point.label != anchors[case] for case, own in points.items() for point in own)
         click.echo(f"{count} points of {operator} in {plural(len(points), 'case')} on {offered.arch}")
@@ -110,20 +109,18 @@ def sweep(given: Given) -> int:
             click.echo(f"  {number} are not measured: {what}")
         for point in pruned.dropped[:3]:
             click.echo(f"    {point.point.case} {show.knob_words(point.point.knobs)}: {plain(point.why, 200)}")
-        click.echo(f"would measure {pruned.count} points into {out}, about {minutes:.1f} GPU minutes\n  {chances}")
+        click.echo(f"would measure {pruned.count} points into {out}\n  {chances}")
         return PASS
     ended = measure(plan, console)
     if ended.measured is None:
         raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
-    table = out.with_name(f"{out.name.removesuffix('.gz').removesuffix('.jsonl')}.csv")
-    replace(table, show.csv(ended.measured))
     rankings, left = show.rankings(show.point_rows(ended.measured.frame), pruned), ended.left.count if ended.left else 0
     if given.as_json:
         print_json(show.document(ended.measured, rankings, left, ended.why if left else ""))
         return NO_VERDICT if left else PASS
     for ranking in rankings:
         click.echo("\n".join([markdown(show.sheet(ranking)), *show.case_sentences(ranking), ""]))
-    click.echo(f"{chances}\n{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {out}, {table.name}")
+    click.echo(f"{chances}\n{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {out}")
     if ended.left:
         rung = f"rung {ended.left.rung + 1} of {len(rungs)}"
         click.echo(f"not measured: {left} points of {rung} ({ended.why}); `{harness.again()}` goes on")
@@ -180,12 +177,11 @@ def tune(given: Given) -> int:
             offered, cases, checkout, PointCompiler(checkout.path, err_console()), given.budget, given.verify
         )
         if given.dry_run:
-            minutes = run.expected_minutes(plan.pruned.count, plan.rungs, plan.world)
             entries = len({case.place for case in cases})
             click.echo(f"{operator}: {entries} entries on {offered.arch}, for {len(cases)} cases and backends")
             for reason, count in plan.pruned.reasons().items():
                 click.echo(f"  {count} points are not measured: {reason}")
-            click.echo(f"would measure {plan.pruned.count} points, about {minutes:.1f} GPU minutes")
+            click.echo(f"would measure {plan.pruned.count} points")
             return PASS
         ended = run.measure(plan, err_console())
         if ended.measured is None:

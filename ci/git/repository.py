@@ -301,14 +301,14 @@ def history_order(folder: Path, commits: Iterable[str]) -> dict[str, int]:
 
 
 def _written(root: Path, out: Path) -> Iterator[str]:
-    """Leaves out of git's answers a trial file with its locks, its drafts, the table of a sweep and checks."""
+    """Leaves out of git's answers a trial file with its locks, its drafts and checks."""
     place = out.resolve()
     if not place.is_relative_to(root.resolve()):
         return
     stem = place.name.removesuffix(".gz").removesuffix(".jsonl")
     name, stem = (glob.escape(one.replace("\\", r"\\")) for one in (place.name, stem))
     folder = place.parent.relative_to(root.resolve()).as_posix()
-    for one in (name, f"{name}.*", f".{name}.*", f"{stem}.csv", f".{stem}.*", "checks/*.jsonl"):
+    for one in (name, f"{name}.*", f".{name}.*", f".{stem}.*", "checks/*.jsonl"):
         yield f":(exclude,top,glob){one if folder == '.' else f'{glob.escape(folder)}/{one}'}"
 
 

@@ -203,11 +203,6 @@ def _values(pool: Pool) -> Mapping[str, str]:
 # ---- the legs of the workflows -------------------------------------------------------------------------------------
 
 
-CALL = ("python", *VERBS)
-"""How a verb of ours is called inside a pool's environment."""
-VERB = f"write `{' '.join(CALL)} VERB ...`"
-
-
 @dataclasses.dataclass(frozen=True)
 class Leg:
     """One job of a workflow's matrix.
@@ -233,42 +228,25 @@ def legs(pools: Pools, argv: Sequence[str], only: Sequence[str] = (), gpus: int 
     """
     chosen = [pools.pool(name) for name in only] or list(pools.pools.values())
     for pool in chosen:
-        if only and pools.runner_of(pool) is None:
+        if only and pool.runs_on is None:
             raise PoolsError(f"pool {pool.name!r} has no runs_on: no GitHub runner serves it; add it, or use Slurm")
-    wanted = [(pool, size) for pool in chosen for size in pool.gpus if gpus is None or size == gpus]
-    served = [leg(pools, pool, size, argv) for pool, size in wanted if pools.runner_of(pool)]
+    served = [
+        leg(pool, size, argv)
+        for pool in chosen
+        for size in pool.gpus
+        if pool.runs_on and (gpus is None or size == gpus)
+    ]
     if not served:
         offered = f"jobs of {gpus} GPUs" if gpus is not None else "runs_on"
         raise PoolsError(f"no pool of {', '.join(one.name for one in chosen)} offers {offered}; ask for other pools")
     return served
 
 
-def leg(pools: Pools, pool: Pool, gpus: int, argv: Sequence[str]) -> Leg:
-    """One leg of a pool that a runner serves.  Where that is the runner of a login node, it submits the job."""
-    runner = pools.runner_of(pool)
-    assert runner is not None
-    if pool.runs_on is None:
-        pool_here, size = login(pool), 0
-        argv = submission(pool, gpus, argv)
-    else:
-        pool_here, size = pool, gpus
-    clean, script = cleaning(pool_here), wrapped(pool_here, argv, size, preflight=pool_here is pool)
-    value = runner.sized(gpus).value
-    return Leg(f"{pool.name}-{gpus}", pool.name, pool.gpu, gpus, value, pool.minutes, clean, script)
-
-
-def login(pool: Pool) -> Pool:
-    """The login node of a pool's site: it has no GPU and no container."""
-    return Pool(f"{pool.name}-login", NO_GPU, (0,), 0, container=Container.NONE, minutes=pool.minutes)
-
-
-def submission(pool: Pool, gpus: int, argv: Sequence[str]) -> list[str]:
-    """What a login node runs, so that Slurm runs `argv`, a verb of ours.  Raises PoolsError for another program."""
-    if tuple(argv[:3]) != CALL or not argv[3:]:
-        shown = " ".join(argv)
-        raise PoolsError(f"{shown!r:.100} cannot be submitted: jobs of pool {pool.name!r} go to Slurm; {VERB}")
-    where = ["--on", pool.name, "--gpus", str(gpus), "--wait"]
-    return [*CALL, "jobs", "submit", *where, "--", *argv[3:]]
+def leg(pool: Pool, gpus: int, argv: Sequence[str]) -> Leg:
+    """One leg of a pool that a runner serves."""
+    assert pool.runs_on is not None
+    script, runs_on = wrapped(pool, argv, gpus, preflight=True), pool.runs_on.sized(gpus).value
+    return Leg(f"{pool.name}-{gpus}", pool.name, pool.gpu, gpus, runs_on, pool.minutes, cleaning(pool), script)
 
 
 def legs_json(listed: Sequence[Leg]) -> str:

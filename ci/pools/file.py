@@ -246,15 +246,13 @@ class Site:
     """One Slurm cluster.
 
     shared: a folder that every node sees; "" is the home folder.  account: of pools that name none.
-    sbatch: options of every job.  login: GitHub's runner on its login node, which submits the jobs of pools that have
-    no runner of their own.  runner: None where `ridgeline ci runner` does not serve it.
+    sbatch: options of every job.  runner: None where `ridgeline ci runner` does not serve it.
     """
 
     name: str
     account: Line = ""
     shared: Folder = ""
     sbatch: tuple[Option, ...] = ()
-    login: AnyRunsOn = None
     runner: RunnerSettings | None = None
 
 
@@ -278,10 +276,6 @@ class Pools:
             reached = ", ".join(pool.name for pool in self.pools.values() if pool.site) or "none"
             raise PoolsError(f"pool {name!r} has no `site`: no Slurm leads to it; pools that have one: {reached}")
         return pool, self.sites[pool.site]
-
-    def runner_of(self, pool: Pool) -> RunsOn | None:
-        """Which of GitHub's runners take a pool's jobs: its own, or the one that submits them to its site."""
-        return pool.runs_on or (self.sites[pool.site].login if pool.site else None)
 
     def account(self, pool: Pool) -> str:
         """Slurm's --account for a pool: its own, else its site's."""

@@ -29,7 +29,7 @@ from ci.sweeps import catalogue
 from ci.sweeps.catalogue import BackendOffer, Catalogue, some
 from ci.sweeps.measured import Measured, read_all
 from ci.sweeps.pruning import PointCompiler, Pruned, Rungs, prune
-from ci.sweeps.run import SweepPlan, expected_minutes, measure, sweep_id
+from ci.sweeps.run import SweepPlan, measure, sweep_id
 from ci.whole_files import replace
 
 WHOLE_CALLS = 30
@@ -183,7 +183,6 @@ def planned(parts: Sequence[ReadyPart]) -> list[dict[str, object]]:
             "points": sum(map(len, part.points.values())),
             "measured": part.pruned.count,
             "left_out": part.pruned.reasons(),
-            "gpu_minutes": round(expected_minutes(part.pruned.count, part.rungs, part.world), 2),
         }
         for part in parts
     ]

@@ -181,19 +181,3 @@ def _is_of_sweep(path: Path, out: Path) -> bool:
 def _digest(point: Point) -> str:
     """The same for a point everywhere; neighbours in a grid have nothing in common."""
     return hashlib.sha256(json.dumps([point.case, point.label]).encode()).hexdigest()
-
-
-START_S, POINT_S = 12.0, 0.25
-"""Of a rung: 6.6 s until the first line begins, and 6 s of first calls before the first point; of a point in the first
-rung, whose rounds are FIRST_ROUNDS: checks, warm-up and calls (H200, 2026-11-22)."""
-
-FIRST_ROUNDS, STAYING = 8, 0.15
-"""Of the points of a rung, those that enter the next: 0.03 to 0.2 where the noise is that of recorded H200 trials
-(tests/ci/sweeps/estimates)."""
-
-
-def expected_minutes(points: int, rungs: Rungs, world: int) -> float:
-    """GPU minutes of all ranks that so many points are expected to take."""
-    staying = [STAYING ** min(rung, 2) if rungs.halving else 1.0 for rung in range(len(rungs))]
-    calls = sum(share * rounds / FIRST_ROUNDS for share, rounds in zip(staying, rungs.rounds, strict=True))
-    return world * (START_S * len(rungs) + POINT_S * points * calls) / 60 if points else 0.0

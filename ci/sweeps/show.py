@@ -1,9 +1,8 @@
-"""What came of a sweep, by case: the best points, the winner and how sure that is; for a terminal, as JSON and CSV."""
+"""What came of a sweep, by case: the best points, the winner and how sure that is; for a terminal and as JSON."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from ci.sweeps.pruning import Pruned
 
 MAX_LISTED = 8
-"""Points of a case that are listed; the CSV has all."""
+"""Points of a case that are listed; --json has all."""
 
 PointRow = Json
 """A point for people: `ci.sweeps.measured.COLUMNS` with None for a number that it has not, and its knobs in words; its
@@ -124,13 +123,6 @@ def sheet(ranking: CaseRanking) -> Sheet:
         rows.append((row["name"] + mark, words.duration(row["seconds"]), f"{row['ratio']:.4f}", ends, *counts))
     head = ("point", "time", f"ratio to {ranking.anchor}", "interval", "trials", "rounds")
     return Sheet(f"{ranking.operator} {ranking.case}", head, tuple(rows), 1)
-
-
-def csv(measured: Measured) -> str:
-    """Every point with everything known of it; knobs as JSON."""
-    frame = measured.frame.drop(columns=["log_ratio", "sd"])
-    columns = {name: [json.dumps(knobs, sort_keys=True) for knobs in frame[name]] for name in ("knobs", "config")}
-    return str(frame.assign(**columns).to_csv(index=False))
 
 
 def document(measured: Measured, rankings: Sequence[CaseRanking], left: int, why: str) -> dict[str, object]:

@@ -73,16 +73,15 @@ def test_bad_input_is_named_before_anything_runs(sweep, tmp_path, arguments, sai
     assert not (tmp_path / ".ridgeline").exists()
 
 
-def test_a_dry_run_says_points_reasons_and_minutes_and_does_nothing(sweep, tmp_path):
+def test_a_dry_run_says_points_and_reasons_and_does_nothing(sweep, tmp_path):
     found = sweep("--knob", "num_warps=2,4,8", "--arch", "gfx942", "--dry-run")
     assert found.exit_code == 0, found.output
     assert "6 points of gemm in 2 cases on gfx942" in found.output
     assert "2 are not measured: the code of another point" in found.output
     assert "would measure 4 points into .ridgeline/sweeps/gemm-" in found.output
-    assert "GPU minutes" in found.output
     told = json.loads(sweep("--candidates", "--arch", "gfx950", "--dry-run", "--json").output)
     assert told["points"]["m64"] == [{"backend": "triton", "knobs": {"num_warps": 8, "tma": True}}]
-    assert (told["arch"], told["gpu_minutes"] > 0) == ("gfx950", True)
+    assert told["arch"] == "gfx950"
     assert not list(tmp_path.iterdir())
 
 
@@ -92,7 +91,7 @@ def test_from_knobs_to_table_and_back(sweep, tmp_path):
     assert found.exit_code == 0, found.output
     assert "triton num_warps=5 (winner)" in found.output
     assert "`ridgeline records add s.jsonl`" in found.output
-    assert {path.name for path in tmp_path.glob("s.*")} == {"s.jsonl", "s.csv"}
+    assert {path.name for path in tmp_path.glob("s.*")} == {"s.jsonl"}
     starts = (tmp_path / "starts").read_text()
     again = sweep(*asked, "--json")
     assert again.exit_code == 0
@@ -196,7 +195,7 @@ def test_a_verification_without_a_device_says_what_it_would_measure(tree, monkey
     done = tune(tree, "gemm", "--verify", "--dry-run")
     assert done.exit_code == 0, done.output
     assert "gemm: 2 entries on sm_90, for 3 cases and backends" in done.output
-    assert "would measure 3 points, about" in done.output
+    assert "would measure 3 points" in done.output
 
 
 # `ridgeline study`, from the command line to the folder: from files, and measured for real on a CPU.

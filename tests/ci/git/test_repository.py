@@ -136,7 +136,7 @@ def test_what_a_command_writes_beside_its_trial_file_is_no_change_of_the_tree(re
     out = repo / place
     stem = out.name.split(".")[0]
     out.parent.mkdir(parents=True, exist_ok=True)
-    beside = (f".{out.name}.lock", f"{stem}.csv", f".{stem}.csv.17.draft")
+    beside = (f".{out.name}.lock", f".{stem}.json.17.draft")
     for name in (out.name, *beside):
         (out.parent / name).write_text("x")
     assert Repository(repo).changed()

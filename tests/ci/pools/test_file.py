@@ -172,15 +172,6 @@ def test_some_legs():
             command.legs(pools, RUN, only, gpus)
 
 
-def test_the_login_node_submits():
-    [leg] = command.legs(file.load(EXAMPLE_FILES / "aiter.toml"), RUN, ["spur"])
-    assert (leg.runs_on, leg.gpus, leg.gpu) == (["aiter-di-ci-spur-login"], 8, "MI350X")
-    submitted = "jobs submit --on spur --gpus 8 --wait -- run --out trials.jsonl"
-    assert f"command=(python -m ci {submitted})" in leg.script
-    with pytest.raises(PoolsError, match="'make check' cannot be submitted: .* write `python -m ci VERB"):
-        command.legs(file.load(EXAMPLE_FILES / "aiter.toml"), ["make", "check"], ["spur"])
-
-
 # ---- the command -------------------------------------------------------------------------------------------------
 
 
@@ -242,7 +233,7 @@ def _shown(host, path):  # type: ignore[no-untyped-def]
     pools = file.load(path)
     for pool in pools.pools.values():
         for gpus in pool.gpus:
-            runner = pools.runner_of(pool)
+            runner = pool.runs_on
             yield f"{path.stem}: {pool.title(gpus)}, runs-on {runner and runner.sized(gpus).value}"
             host.podinfo("gha-gpu-isolation-settings", f"ROCR_VISIBLE_DEVICES={','.join(map(str, range(gpus)))}\n")
             nodes = [f"--device /dev/dri/renderD{128 + 8 * index}" for index in range(gpus)]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import fcntl
-import io
 import json
 import math
 import signal
@@ -292,7 +290,7 @@ def test_what_fails_is_never_the_winner(tmp_path):
 
 
 def test_what_is_shown_of_a_sweep(shown):
-    """The document holds what the terminal shows; the others have every point."""
+    """The document holds what the terminal shows."""
     found = rankings(shown)
     [ranking] = found
     assert [row[0] for row in show.sheet(ranking).rows] == [
@@ -304,10 +302,6 @@ def test_what_is_shown_of_a_sweep(shown):
         "triton num_warps=2",
     ]
     assert show.sheet(ranking).rows[3][2:4] == ("1.0000", "")
-    rows = list(csv.DictReader(io.StringIO(show.csv(shown))))
-    assert {json.loads(row["knobs"])["num_warps"]: row["status"] for row in rows if row["point"]} == {
-        **dict.fromkeys(SHOWN, "ok"), 32: "crash"
-    }  # fmt: skip
     told = json.loads(json.dumps(show.document(shown, found, 3, "the budget")))
     assert (told["complete"], told["left"], told["why"]) == (False, 3, "the budget")
     [case] = told["cases"]
