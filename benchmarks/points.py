@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from .shapes import Unfit, bounded, built, name, whole
+from .shapes import Json, JsonObject, Unfit, bounded, built, name, whole
 
 ID_DIGITS = 10
 """Of a point's id: a million points share one with a chance of 5 in 10 (2^40 = 1.1e12; birthday bound n^2 / 2^41), and
@@ -70,7 +70,7 @@ class Point:
         """BACKEND@ID, or BACKEND without knobs: the name of its arm behind the role."""
         return label(self.backend, self.id)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """As in the line of a trial, which names the case."""
         return {"backend": self.backend, "knobs": dict(self.knobs)}
 
@@ -153,7 +153,7 @@ def read(path: Path) -> PointsFile:
 # ---- in a trial line ---------------------------------------------------------------------------------------------
 
 
-def check_line(sweep: Mapping[str, Any], cases: Sequence[str]) -> None:
+def check_line(sweep: Json, cases: Sequence[str]) -> None:
     """Unfit unless the field `sweep` of a line is of one case, and the ids of its points are what they must be."""
     if len(cases) != 1:
         raise Unfit("cases", list(cases), "one case, in a batch of a sweep")
@@ -163,7 +163,7 @@ def check_line(sweep: Mapping[str, Any], cases: Sequence[str]) -> None:
             raise Unfit(f"sweep.points.{id}", id, f"{known!r}, the digest of its case, backend and knobs")
 
 
-def without_id(key: str, points: Mapping[str, Any], case: str) -> str:
+def without_id(key: str, points: Json, case: str) -> str:
     """The key of an arm as ROLE/BACKEND.  points: those of the line; Unfit where the key names another backend."""
     backend, id = split(key)
     if id not in points:

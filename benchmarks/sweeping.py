@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError, WarmUp, unknown_kernel
 from benchmarks.points import Batch, Point, PointsFile
-from benchmarks.shapes import Json
+from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import FORMAT, Status
 from kernels import hardware
 from kernels.spec import Cost
@@ -38,7 +38,7 @@ class PlannedBatch:
     batch: Batch
     case: PlannedCase
 
-    def sweep_field(self, file: PointsFile) -> dict[str, Any]:
+    def sweep_field(self, file: PointsFile) -> JsonObject:
         """The field `sweep` of its trial line."""
         every = (*self.batch.points, *(untimed.point for untimed in self.batch.untimed))
         points = {point.id: point.as_json() for point in every if point.id}
@@ -46,7 +46,7 @@ class PlannedBatch:
             "id": file.sweep, "rung": file.rung, "batch": self.index, "anchor": self.batch.anchor, "points": points
         }  # fmt: skip
 
-    def untimed(self, arms: Mapping[str, Any]) -> dict[str, Any]:
+    def untimed(self, arms: Json) -> JsonObject:
         """The arms of points that are recorded and not timed.  arms: those of the line, by key."""
         entries = {}
         for untimed in self.batch.untimed:
@@ -124,7 +124,7 @@ class Earlier:
     done: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)
     lost: dict[tuple[str, str], Failure] = dataclasses.field(default_factory=dict)
 
-    def add(self, line: Mapping[str, Any]) -> None:
+    def add(self, line: Json) -> None:
         """Take in a line of the sweep."""
         sweep, [(case, entry)] = line["sweep"], line["cases"].items()
         for key, arm in entry["arms"].items():
@@ -171,7 +171,7 @@ to the anchor within 0.16 % in the median (GEMM of 0.6 ms, 8 rounds, 45 ms a poi
 
 def measure_points(
     file: PointsFile, checkout: Checkout, protocol: Protocol, earlier: Earlier, on_progress: Report | None = None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonObject]:
     """A trial line for each batch of which something is left to measure.
 
     Raises UsageError or CheckoutError before anything is measured.  However it is left, none of its processes stays.
@@ -205,7 +205,7 @@ def _planned(session: Session, file: PointsFile, earlier: Earlier) -> list[Plann
 
 def _line(
     session: Session, file: PointsFile, workers: WorkerPools, batch: PlannedBatch, progress: CaseCounter
-) -> dict[str, Any]:
+) -> JsonObject:
     name, rung, case = file.operator, file.rung, batch.case
 
     def measured(done: CaseEntries) -> None:
@@ -232,7 +232,7 @@ def ask_candidates(
     backends: Sequence[str] = (),
     arch: str | None = None,
     compute_units: int | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """{"kernel", "arch", "compute_units", "devices", "entries"}, see benchmarks.worker.declare.
 
     cases: shell patterns, as backends () for all.  arch: None for the first device here.

@@ -10,6 +10,8 @@ import dataclasses
 import enum
 from typing import Any
 
+from benchmarks.shapes import JsonObject
+
 STEPS = {
     "heap": "symmetric heap: peer access, allocate, write to each peer",
     "fences": "1 million messages per pair of GPUs",
@@ -30,7 +32,7 @@ class RowStatus(enum.StrEnum):
 TEXT_CHARACTERS, DETAIL_CHARACTERS = 600, 1500
 """How much of a sentence, and of a traceback or log, is kept."""
 
-Row = dict[str, Any]
+Row = JsonObject
 """A line of the report: name, status, text, next_step ("" for none), detail, and further facts."""
 
 

@@ -37,6 +37,7 @@ from benchmarks.coordinator.ranks import (
 from benchmarks.coordinator.trial import Session
 from benchmarks.machine import fingerprint
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
+from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import FAILED, Status
 
 REPORT = Path(".ridgeline/bringup.json")
@@ -49,7 +50,7 @@ first call may compile for a minute (2026-11)."""
 CPU_RANKS = 2
 """Ranks on a machine without a GPU: enough to meet."""
 
-StepResult = dict[str, Any]
+StepResult = JsonObject
 """A finished step in the report: step, status, seconds, rows."""
 
 
@@ -126,8 +127,8 @@ class Bringup:
 
     def __init__(self, checkout: Checkout, report_progress: Report) -> None:
         self.checkout, self.report_progress = checkout, report_progress
-        self.devices: list[dict[str, Any]] = []
-        self.environment: Mapping[str, Any] = {}
+        self.devices: list[JsonObject] = []
+        self.environment: Json = {}
         self.fault = ""
         self._directory = make_directories()
 
@@ -278,7 +279,7 @@ def smallest(cases: Sequence[PlannedCase], costs: Mapping[str, Mapping[str, int]
     return min(possible, key=order, default=None)
 
 
-def arm_row(kernel: str, case: str, arm: PlannedArm, checked: Mapping[str, Any] | None, is_baseline: bool) -> Row:
+def arm_row(kernel: str, case: str, arm: PlannedArm, checked: Json | None, is_baseline: bool) -> Row:
     """What became of one backend.  checked: its entry, None where it was not tried."""
     kind = "baseline" if is_baseline else "backend"
     name = f"{kernel}/{arm.backend}"

@@ -164,7 +164,7 @@ def _modules(checkout: Checkout) -> list[str]:
     return found
 
 
-def _description(checkout: Checkout, seen: Mapping[str, Any], answers: Mapping[str, Any]) -> Description:
+def _description(checkout: Checkout, seen: Json, answers: Json) -> Description:
     """Of what each module came to.  If a package is broken, none of its modules is looked at."""
     kernels: dict[str, JsonObject] = {}
     homes: dict[str, list[str]] = {}

@@ -12,7 +12,7 @@ import importlib
 import json
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from benchmarks.isa.metrics import document, finish, will_not_load
 from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
 from benchmarks.points import Point, PointsFile
 from benchmarks.program import positive
+from benchmarks.shapes import Json, JsonObject
 
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
 
@@ -76,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     return _exit_code(result)
 
 
-def compiled(asked: argparse.Namespace) -> dict[str, Any]:
+def compiled(asked: argparse.Namespace) -> JsonObject:
     """Compile as asked; ValueError for what does not exist."""
     from kernels.spec import TIERS
 
@@ -100,7 +101,7 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
-def points_compiled(asked: argparse.Namespace) -> dict[str, Any]:
+def points_compiled(asked: argparse.Namespace) -> JsonObject:
     """Compile the points of a file; ValueError for what does not exist."""
     if len(asked.arch or []) != 1:
         raise ValueError("--points goes with one --arch")
@@ -131,7 +132,7 @@ def _setting(asked: argparse.Namespace) -> CompileSetting:
     )
 
 
-def _check_names(asked: argparse.Namespace, listings: list[dict[str, Any]]) -> None:
+def _check_names(asked: argparse.Namespace, listings: list[JsonObject]) -> None:
     """ValueError if a kernel does not exist, or if nothing is left to compile; a broken module excuses both."""
     for listing in listings:
         if listing["broken"]:
@@ -166,7 +167,7 @@ def _reporter(style: str) -> Any:
     return (lambda **progress: None) if style == "none" else report
 
 
-def _exit_code(result: dict[str, Any]) -> int:
+def _exit_code(result: JsonObject) -> int:
     entries = result.get("points") or result.get("entries", [])
     good = [entry for entry in entries if entry["status"] == "ok"]
     bad = [entry for entry in entries if entry["status"] in ("failed", "refused")]
@@ -188,7 +189,7 @@ def points_of(file: PointsFile) -> list[Point]:
     return list({(point.case, point.label): point for point in found}.values())
 
 
-def document_of_points(file: PointsFile, points: Sequence[Point], run: CompilePool) -> dict[str, Any]:
+def document_of_points(file: PointsFile, points: Sequence[Point], run: CompilePool) -> JsonObject:
     """What came out, as JSON: one entry for each point, in their order.
 
     status, why: the worst of its compilations.  equal: points with the same text launch the same code in the same way;
@@ -196,7 +197,7 @@ def document_of_points(file: PointsFile, points: Sequence[Point], run: CompilePo
     the most scratch memory and registers.
     """
     listing = run.listing or {"triton": None, "broken": [], "units": []}
-    by_point: dict[int, list[dict[str, Any]]] = {}
+    by_point: dict[int, list[JsonObject]] = {}
     for index, unit in enumerate(listing["units"]):
         record = run.records.get(index, {"status": "failed", "why": run.failure or "it was not compiled"})
         by_point.setdefault(unit["point"], []).append(_compilation(run.arch, unit, record))
@@ -212,7 +213,7 @@ def document_of_points(file: PointsFile, points: Sequence[Point], run: CompilePo
     }
 
 
-def _compilation(arch: str, unit: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+def _compilation(arch: str, unit: Json, record: Json) -> JsonObject:
     entry = {"label": unit["label"], "status": record["status"], **unit.get("launch", {})}
     if record["status"] != "ok":
         return entry | {"why": record.get("why", "")}
@@ -220,7 +221,7 @@ def _compilation(arch: str, unit: Mapping[str, Any], record: Mapping[str, Any]) 
     return entry | {"hash": record["hash"], "metrics": done, "will_not_load": will_not_load(done, arch)}
 
 
-def _entry(point: Point, compilations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _entry(point: Point, compilations: Sequence[Json]) -> JsonObject:
     worst = min(compilations, key=lambda one: WORST_FIRST.index(one["status"]))
     about = {"case": point.case, "id": point.id, **point.as_json(), "status": worst["status"]}
     if worst["status"] != "ok":
@@ -241,7 +242,7 @@ def joint(hashes: Sequence[str]) -> str:
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()[:16]
 
 
-def equality(compilations: Sequence[Mapping[str, Any]]) -> str | None:
+def equality(compilations: Sequence[Json]) -> str | None:
     """A text that points share if their compilations have the same code, scalar arguments and grids; None: unknown."""
     if any(one["grid"] is None for one in compilations):
         return None
@@ -249,7 +250,7 @@ def equality(compilations: Sequence[Mapping[str, Any]]) -> str | None:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _weight(metrics: Mapping[str, Any]) -> tuple[float, float]:
+def _weight(metrics: Json) -> tuple[float, float]:
     return metrics.get("scratch_bytes") or 0, metrics.get("vgpr") or metrics.get("registers") or 0
 
 

@@ -8,8 +8,8 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
+from ..shapes import JsonObject
 from .code import Code, Instruction, Jump, counted, hot_loop, widths
 
 # Which loads an address was computed from: how remote stores are distinguished from local ones in AMD code.
@@ -431,7 +431,7 @@ def lds_access(instruction: Instruction) -> tuple[str, str] | None:
     return direction, ("2x" if match[2] else "") + str(int(match[3]) // 8)
 
 
-def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> dict[str, Any]:
+def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> JsonObject:
     """All metrics that the text gives, by name; see benchmarks.isa.metrics for the meaning and unit of each.
 
     translates: the kernel forms pointers from integers, so heap-base loads can be distinguished from other loads.
@@ -463,7 +463,7 @@ def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> dict[str
     }
 
 
-def _memory(instructions: Iterable[Instruction]) -> dict[str, Any]:
+def _memory(instructions: Iterable[Instruction]) -> JsonObject:
     """Widths of vector loads and stores: number of instructions by bytes per lane."""
     found: dict[str, list[Instruction]] = {"load": [], "store": []}
     for instruction in instructions:
@@ -476,7 +476,7 @@ def _memory(instructions: Iterable[Instruction]) -> dict[str, Any]:
     }
 
 
-def _remote(code: Code, arguments: tuple[str, ...] | None) -> dict[str, Any]:
+def _remote(code: Code, arguments: tuple[str, ...] | None) -> JsonObject:
     """Stores through pointers built from heap bases, and how many bases and bytes the longest path moves.
 
     A path runs each loop once, so what the compiler duplicates for two branches counts once.
@@ -506,7 +506,7 @@ def _inside(weights: Mapping[int, int], code: Code) -> dict[int, int]:
     return {block: weight for block, weight in weights.items() if block in code.in_loops}
 
 
-def _lds(instructions: Iterable[Instruction]) -> dict[str, Any]:
+def _lds(instructions: Iterable[Instruction]) -> JsonObject:
     accesses = [access for i in instructions if kind(i) == "lds" and (access := lds_access(i))]
     reads = [width for direction, width in accesses if direction == "read"]
     writes = [width for direction, width in accesses if direction == "write"]

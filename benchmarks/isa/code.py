@@ -9,7 +9,8 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+
+from ..shapes import JsonObject
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -262,7 +263,7 @@ def _renamed(text: str, names: dict[str, str]) -> str:
 # ---- what is counted, alike for every vendor -----------------------------------------------------------------------
 
 
-def hot_loop(code: Code, kind: Callable[[Instruction], str], matrix: str) -> dict[str, Any]:
+def hot_loop(code: Code, kind: Callable[[Instruction], str], matrix: str) -> JsonObject:
     """Instruction mix of the hottest innermost loop, the one with the most matrix instructions, then the most accesses
     to memory, then the longest; empty without loops.  matrix: what `kind` calls a matrix instruction."""
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..shapes import Json, JsonObject
 from . import amd, nvidia
 from .code import Code, digest
 
@@ -98,7 +99,7 @@ class Specialised:
     """What the JIT would compile: its source object, parsed options, and warnings given on the way."""
 
     source: Any
-    options: dict[str, Any]
+    options: JsonObject
     notes: tuple[str, ...]
 
 
@@ -184,9 +185,9 @@ def specialise(compilation: Any) -> Specialised:
     """Let the JIT bind and specialise the arguments, and stop it where it would compile."""
     function = compilation.function
     given = {name: argument(name, value) for name, value in compilation.arguments.items()}
-    caught: dict[str, Any] = {}
+    caught: JsonObject = {}
 
-    def stop(source: Any, target: Any, options: Mapping[str, Any], **_: Any) -> None:
+    def stop(source: Any, target: Any, options: Json, **_: Any) -> None:
         caught.update(source=source, options=dict(options))
 
     function.device_caches.clear()
@@ -220,7 +221,7 @@ def key(found: Specialised, arch: str, version: str) -> str:
     )
 
 
-def _unusual_variables() -> dict[str, Any]:
+def _unusual_variables() -> JsonObject:
     """Environment variables that change code, as Triton tells them, apart from those of FIXED."""
     from triton._C.libtriton import get_cache_invalidating_env_vars
 
@@ -263,7 +264,7 @@ class Compiler:
         self._gpu_target = pretend(arch)
         self._tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
-    def record(self, compilation: Any, written: Any, launch_cache: bool = False) -> dict[str, Any]:
+    def record(self, compilation: Any, written: Any, launch_cache: bool = False) -> JsonObject:
         """What became of one compilation: {"status": "ok", "hash", "asm", "metrics", "notes", "key"} or
         {"status": "failed" | "refused", "why"}.
 
@@ -273,7 +274,7 @@ class Compiler:
         if not launch_cache and getattr(compilation.function, "starting_line_number", 0):
             forget_lines()  # a launch has them in its key
 
-        def recorded(found: Specialised) -> dict[str, Any]:
+        def recorded(found: Specialised) -> JsonObject:
             name = key(found, self.arch, self.version)
             record = self.cache.load(name)
             if record and launch_cache and record["status"] == "ok":
@@ -283,18 +284,16 @@ class Compiler:
 
         return self._specialised(compilation, written, recorded)
 
-    def fill(self, compilation: Any, written: Any) -> dict[str, Any]:
+    def fill(self, compilation: Any, written: Any) -> JsonObject:
         """Have the binary in Triton's own cache, where a launch finds it: {"status": "ok"}, or why not as above."""
 
-        def filled(found: Specialised) -> dict[str, Any]:
+        def filled(found: Specialised) -> JsonObject:
             self._compiled(found)
             return {"status": "ok"}
 
         return self._specialised(compilation, written, filled)
 
-    def _specialised(
-        self, compilation: Any, written: Any, then: Callable[[Specialised], dict[str, Any]]
-    ) -> dict[str, Any]:
+    def _specialised(self, compilation: Any, written: Any, then: Callable[[Specialised], JsonObject]) -> JsonObject:
         """What is made of a compilation once the JIT has specialised it; else why that cannot be."""
         written()
         try:
@@ -312,7 +311,7 @@ class Compiler:
 
         return triton.compile(found.source, target=self._gpu_target, options=found.options)
 
-    def _compile(self, found: Specialised, name: str, written: Any) -> dict[str, Any]:
+    def _compile(self, found: Specialised, name: str, written: Any) -> JsonObject:
         try:
             record, text = self._read(self._compiled(found))
         except (MemoryError, OSError, nvidia.ToolError) as error:  # of this machine, not of the kernel: not kept
@@ -321,7 +320,7 @@ class Compiler:
             return self.cache.store(name, {"status": "failed", "why": first_cause(error, written())}, None)
         return self.cache.store(name, record, text)
 
-    def _read(self, kernel: Any) -> tuple[dict[str, Any], str]:
+    def _read(self, kernel: Any) -> tuple[JsonObject, str]:
         """The record of a compiled kernel and its normalised text."""
         shared, num_warps = kernel.metadata.shared, kernel.metadata.num_warps
         if self._target.backend == "hip":
@@ -336,7 +335,7 @@ class Compiler:
         return {"status": "ok", "hash": digest(normal), "metrics": metrics}, normal
 
 
-def normalised(code: Code, metrics: Mapping[str, Any]) -> str:
+def normalised(code: Code, metrics: Json) -> str:
     """The text that is hashed: resources that a launch depends on, then the code with labels renamed."""
     names = ("vgpr", "agpr", "sgpr", "registers", "scratch_bytes", "lds_bytes", "waves_per_group")
     head = ", ".join(f"{name} {metrics[name]}" for name in names if name in metrics)
@@ -467,7 +466,7 @@ class Cache:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def load(self, key: str) -> dict[str, Any] | None:
+    def load(self, key: str) -> JsonObject | None:
         """The record, or None if it is not there, torn, or its code text is gone or changed."""
         try:
             record = json.loads((self.folder / f"{key}.json").read_text())
@@ -476,7 +475,7 @@ class Cache:
             return None
         return record if text is None or f"{digest(text)}.s" == record["asm"] else None
 
-    def store(self, key: str, record: dict[str, Any], text: str | None) -> dict[str, Any]:
+    def store(self, key: str, record: JsonObject, text: str | None) -> JsonObject:
         """Keep a record and its code text; returns the record with `asm`, the name of the text's file."""
         record = record | {"asm": f"{digest(text)}.s" if text is not None else None}
         if text is not None:
@@ -498,6 +497,6 @@ def readers_digest() -> str:
     return hashlib.sha256(b"".join((folder / name).read_bytes() for name in READERS)).hexdigest()[:16]
 
 
-def key_of(parts: dict[str, Any]) -> str:
+def key_of(parts: JsonObject) -> str:
     """The key of a record: a digest of everything that decides it, as JSON values."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

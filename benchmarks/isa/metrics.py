@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.shapes import Json, JsonObject
 from kernels.hardware import DEVICES, lds_limit, resident_waves
 
 MEANING: dict[str, str] = {
@@ -55,7 +56,7 @@ MEANING: dict[str, str] = {
 """Every metric, in the order in which they are shown."""
 
 
-def finish(raw: Mapping[str, Any], arch: str) -> dict[str, Any]:
+def finish(raw: Json, arch: str) -> JsonObject:
     """The metrics with what follows from them: means, the chip's LDS limit, occupancy by registers and by LDS."""
     registers = raw["vgpr"] if "vgpr" in raw else raw["registers"]
     waves, lds = raw["waves_per_group"], raw["lds_bytes"]
@@ -78,7 +79,7 @@ def mean_width(widths: Mapping[str, int]) -> float | None:
     return round(sum(int(width) * number for width, number in widths.items()) / count, 3) if count else None
 
 
-def will_not_load(metrics: Mapping[str, Any], arch: str) -> str | None:
+def will_not_load(metrics: Json, arch: str) -> str | None:
     """Why a configuration cannot be launched on the chip, or None; a sweep asks this before it asks for a GPU."""
     device = next(d for d in DEVICES if d.arch == arch)
     threads = metrics["waves_per_group"] * device.wave_size
@@ -96,9 +97,9 @@ def will_not_load(metrics: Mapping[str, Any], arch: str) -> str | None:
     return None
 
 
-def entries(arch: str, listing: Mapping[str, Any], records: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def entries(arch: str, listing: Json, records: Mapping[int, Json]) -> list[JsonObject]:
     """One entry per kernel, backend, label and compilation, with all cases that lead to it."""
-    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    merged: dict[tuple[Any, ...], JsonObject] = {}
     for index, unit in enumerate(listing["units"]):
         record = dict(records[index])
         identity = record.pop("key", None) or record["why"]
@@ -109,8 +110,8 @@ def entries(arch: str, listing: Mapping[str, Any], records: Mapping[int, Mapping
     return list(merged.values())
 
 
-def _entry(arch: str, triton: str, unit: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    entry: dict[str, Any] = {name: unit[name] for name in ("kernel", "backend", "label")}
+def _entry(arch: str, triton: str, unit: Json, record: Json) -> JsonObject:
+    entry: JsonObject = {name: unit[name] for name in ("kernel", "backend", "label")}
     entry |= {"arch": arch, "triton": triton, "cases": [], "status": record["status"]}
     if record["status"] != "ok":
         return entry | {"why": record["why"]}
@@ -119,14 +120,14 @@ def _entry(arch: str, triton: str, unit: Mapping[str, Any], record: Mapping[str,
     return entry | {"notes": list(record["notes"]), "will_not_load": will_not_load(done, arch)}
 
 
-Run = tuple[str, Mapping[str, Any] | None, Mapping[int, Mapping[str, Any]], str]
+Run = tuple[str, Json | None, Mapping[int, Json], str]
 """Architecture, listing (None without), records by unit, and what made the whole of it fail ("" if nothing did)."""
 
 
-def document(runs: Sequence[Run]) -> dict[str, Any]:
+def document(runs: Sequence[Run]) -> JsonObject:
     """The result file of all architectures; free of paths, dates and chance."""
     broken: dict[str, dict[str, str]] = {}
-    found: list[dict[str, Any]] = []
+    found: list[JsonObject] = []
     failures: list[dict[str, str]] = []
     versions: set[str] = set()
     for arch, listing, records, failure in runs:

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from ..shapes import JsonObject
 from .code import Code, Instruction, Jump, counted, hot_loop, widths
 
 MATRIX = ("HGMMA", "QGMMA", "IGMMA", "BGMMA", "HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "UTCHMMA", "UTCQMMA", "UTCOMMA")
@@ -109,7 +110,7 @@ def access_bytes(instruction: Instruction) -> int | None:
     return next((sizes[word] for word in instruction.mnemonic.split(".")[1:] if word in sizes), 4)
 
 
-def metrics(usage: str, code: Code, lds_bytes: int, num_warps: int) -> dict[str, Any]:
+def metrics(usage: str, code: Code, lds_bytes: int, num_warps: int) -> JsonObject:
     """All metrics that SASS and the resource usage give, by name; see benchmarks.isa.metrics."""
     everything = code.instructions
     kinds = Counter(map(kind, everything))

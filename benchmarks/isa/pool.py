@@ -23,6 +23,7 @@ from typing import Any
 from benchmarks import lifetime
 from benchmarks.isa.compile import environment, target
 from benchmarks.reach import CheckoutCode
+from benchmarks.shapes import Json, JsonObject
 
 HARNESS = Path(__file__).resolve().parents[2]
 MODULE = "benchmarks.isa.worker"
@@ -60,7 +61,7 @@ class Choice:
     kernels: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
-    points: tuple[Mapping[str, Any], ...] = ()
+    points: tuple[Json, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +100,7 @@ class CompileProcess:
         own = {"cwd": HARNESS, "env": lifetime.told(variables), "start_new_session": True}
         self._process = subprocess.Popen(command, **own, **pipes)
 
-    def ask(self, request: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    def ask(self, request: Json, limits: Limits) -> JsonObject:
         """The answer to a request; Ended if the process died or was killed for time or memory."""
         line = json.dumps({**request, "limit_s": limits.seconds, "tops": self._code.tops}) + "\n"
         try:
@@ -176,10 +177,10 @@ class Farm(contextlib.ExitStack):
     another one could not list it, after which nothing more is asked.
     """
 
-    def __init__(self, start: Callable[[], CompileProcess], choice: Mapping[str, Any], limits: Limits) -> None:
+    def __init__(self, start: Callable[[], CompileProcess], choice: Json, limits: Limits) -> None:
         super().__init__()
         self._start, self._choice, self._limits = start, dict(choice), limits
-        self.listing: dict[str, Any] = {}
+        self.listing: JsonObject = {}
         self.failure = ""
 
     def ready(self) -> CompileProcess:
@@ -195,13 +196,13 @@ class Farm(contextlib.ExitStack):
         return process
 
     def answers(
-        self, first: CompileProcess, requests: Mapping[int, Mapping[str, Any]], count: int
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        self, first: CompileProcess, requests: Mapping[int, Json], count: int
+    ) -> Iterator[tuple[int, JsonObject]]:
         """(number, answer) of each request as it is done, begun in this order, by `first` and others up to `count`.
 
         A process that ended is replaced; the answer is then {"ok": False, "why": ..., "ended": True}.
         """
-        left, done = deque(requests), queue.SimpleQueue[tuple[int, dict[str, Any]]]()
+        left, done = deque(requests), queue.SimpleQueue[tuple[int, JsonObject]]()
         others = [None] * (min(count, len(requests)) - 1)
         for process in (first, *others):
             work = functools.partial(self._work, process, left, requests, done)
@@ -250,9 +251,9 @@ class CompilePool:
         self._choice = dataclasses.asdict(choice)
         self._code = CheckoutCode(setting.tree)
         self._compute_units = setting.compute_units or assumed_units(arch)
-        self.listing: dict[str, Any] | None = None
+        self.listing: JsonObject | None = None
         self.failure = ""
-        self.records: dict[int, dict[str, Any]] = {}
+        self.records: dict[int, JsonObject] = {}
 
     def run(self, slots: int) -> None:
         """List, then compile until nothing is left, by as many processes as there is enough to do for."""

@@ -14,12 +14,13 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import naming
 from ..lifetime import end_with_starter
+from ..shapes import Json, JsonObject
 from ..worker.ran import RanFiles
 from .compile import ARCHES, Cache, Compiler, first_cause
 
@@ -36,7 +37,7 @@ class Units:
         self._arch, self._tree, self._compute_units = arch, tree, compute_units
         self.declared: list[Any] = []
 
-    def gather(self, choose: dict[str, Any]) -> dict[str, Any]:
+    def gather(self, choose: JsonObject) -> JsonObject:
         """{"units": [{kernel, backend, case, label, status?, why?}], "broken": [{module, why}], ...}, as declared.
 
         "known", "backends" and "cases": the names there are to choose from, of all and of the chosen kernels.
@@ -55,13 +56,13 @@ class Units:
             "cases": [case.name for kernel in chosen for case in kernel.cases if case.tier in choose["tiers"]],
         }
 
-    def of_arm(self, kernel: Any, backend: str, case: Any, knobs: dict[str, Any]) -> list[Any]:
+    def of_arm(self, kernel: Any, backend: str, case: Any, knobs: JsonObject) -> list[Any]:
         """The compilations that a backend declares for a case with these knobs over config(); none if it refuses."""
         before = len(self.declared)
         self._of_case(kernel, backend, kernel.compilations[backend], case, knobs)
         return [one for one in self.declared[before:] if one is not None]
 
-    def _of_kernel(self, kernel: Any, choose: dict[str, Any]) -> list[dict[str, Any]]:
+    def _of_kernel(self, kernel: Any, choose: JsonObject) -> list[JsonObject]:
         units = []
         for backend, declare in sorted(kernel.compilations.items()):
             for case in kernel.cases if not choose["backends"] or backend in choose["backends"] else ():
@@ -69,7 +70,7 @@ class Units:
                     units += self._of_case(kernel, backend, declare, case, {})
         return units
 
-    def _of_points(self, kernels: list[Any], points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _of_points(self, kernels: list[Any], points: list[JsonObject]) -> list[JsonObject]:
         """The units of points of a sweep, by their place in the list."""
         units = []
         for kernel in kernels:
@@ -86,13 +87,11 @@ class Units:
                 units += [unit | {"point": index} for unit in found]
         return units
 
-    def _of_case(
-        self, kernel: Any, backend: str, declare: Any, case: Any, knobs: dict[str, Any]
-    ) -> list[dict[str, Any]]:
+    def _of_case(self, kernel: Any, backend: str, declare: Any, case: Any, knobs: JsonObject) -> list[JsonObject]:
         spec = naming.contract("spec")
         name = {"kernel": kernel.name, "backend": backend, "case": case.name}
 
-        def without(status: str, why: str) -> list[dict[str, Any]]:
+        def without(status: str, why: str) -> list[JsonObject]:
             return [self._unit(name | {"label": "", "status": status, "why": why}, None)]
 
         if not _takes(declare, knobs):
@@ -109,12 +108,12 @@ class Units:
         units = (name | {"label": label, "launch": launch_of(one)} for label, one in zip(labels, declared, strict=True))
         return [self._unit(unit, one) for unit, one in zip(units, declared, strict=True)]
 
-    def _unit(self, described: dict[str, Any], compilation: Any) -> dict[str, Any]:
+    def _unit(self, described: JsonObject, compilation: Any) -> JsonObject:
         self.declared.append(compilation)
         return described
 
 
-def _takes(declare: Any, knobs: dict[str, Any]) -> bool:
+def _takes(declare: Any, knobs: JsonObject) -> bool:
     """Whether a declaration has these knobs as keyword parameters."""
     parameters = inspect.signature(declare).parameters
     return any(p.kind is p.VAR_KEYWORD for p in parameters.values()) or all(name in parameters for name in knobs)
@@ -126,7 +125,7 @@ def _matches(name: str, patterns: list[str]) -> bool:
     return not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
-def launch_of(compilation: Any) -> dict[str, Any]:
+def launch_of(compilation: Any) -> JsonObject:
     """What a launch passes beside the code, as JSON: the grid (null: unknown), and scalars and descriptors by name."""
     grid = getattr(compilation, "grid", None)  # a tree before 2026-12 does not tell it
     scalars = {name: _passed(value) for name, value in compilation.arguments.items() if not isinstance(value, tuple)}
@@ -156,7 +155,7 @@ class Log:
         return text
 
 
-def serve(tree: Path, made: Path, begin: Callable[[], Callable[[Any], dict[str, Any]]]) -> None:
+def serve(tree: Path, made: Path, begin: Callable[[], Callable[[Any], JsonObject]]) -> None:
     """Answer requests on stdin until it closes, with `ok` and `ran` beside each answer: what was run for it.
 
     made: the folder in which the process keeps what it makes.  begin: once the tree can be imported, what answers.
@@ -190,11 +189,11 @@ def main() -> None:
     """Entry: ARCH TREE CACHE COMPUTE_UNITS LOG."""
     arch, tree, cache, compute_units, log = sys.argv[1:]
 
-    def begin() -> Callable[[Any], dict[str, Any]]:
+    def begin() -> Callable[[Any], JsonObject]:
         compiler, units = Compiler(arch, Cache(Path(cache))), Units(arch, Path(tree), int(compute_units))
         written = Log(log)
 
-        def answered(request: Mapping[str, Any]) -> dict[str, Any]:
+        def answered(request: Json) -> JsonObject:
             _limit_cpu(request["limit_s"])
             if request["op"] == "list":
                 return {"triton": compiler.version} | units.gather(request["choose"])
@@ -221,16 +220,16 @@ class Filler:
         self._compiler = Compiler(arch, Cache(folder)) if arch in ARCHES else None
         self._units = Units(arch, tree, compute_units)
 
-    def launches(self, kernel: Any, asked: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def launches(self, kernel: Any, asked: Sequence[Json]) -> list[JsonObject]:
         """What is to be filled for arms {case, backend, knobs}, each once: theirs, and what their set-ups try."""
-        found: list[dict[str, Any]] = []
+        found: list[JsonObject] = []
         for arm in asked if self._compiler else ():
             for one in (dict(arm), *self._tried(kernel, arm["case"], arm["backend"])):
                 if one["backend"] in kernel.compilations and one not in found:
                     found.append(one)
         return found
 
-    def fill(self, kernel: Any, case: str, backend: str, knobs: Mapping[str, Any]) -> dict[str, int]:
+    def fill(self, kernel: Any, case: str, backend: str, knobs: Json) -> dict[str, int]:
         """{"filled", "failed"}: compilations of one of these that are in the cache now, and others."""
         assert self._compiler
         counts = {"filled": 0, "failed": 0}
@@ -239,7 +238,7 @@ class Filler:
             counts["filled" if done else "failed"] += 1
         return counts
 
-    def _tried(self, kernel: Any, case: str, backend: str) -> Iterator[dict[str, Any]]:
+    def _tried(self, kernel: Any, case: str, backend: str) -> Iterator[JsonObject]:
         tries = getattr(kernel.backends[backend], "tries", None)  # a declaration before 2026-12 names none
         place = naming.contract("spec").Place(
             world=kernel.case(case).world, device="meta", arch=self._arch, compute_units=self._compute_units
