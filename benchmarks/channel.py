@@ -1,4 +1,4 @@
-"""How the coordinator and a measuring process speak: requests, sealed answers, and foreign text made fit to be shown.
+"""How the coordinator and a measuring process speak: requests, sealed answers, errors, foreign text fit to be shown.
 
 Standard library only, and nothing of ours: both sides import it, the measuring process before any foreign code.
 """
@@ -12,7 +12,11 @@ import os
 import random
 import resource
 import socket
+import sys
+import time
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -39,13 +43,83 @@ def lines(text: str, most: int = LONGEST_DETAIL) -> str:
     return kept[-most:]
 
 
-def of_error(error: BaseException) -> str:
-    """The first line of an exception's text; an exception may fail to say anything."""
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text, fit to be shown; an exception may fail to say anything."""
     try:
         said = str(error).strip()
     except BaseException as other:
         return f"its text cannot be had: {type(other).__name__}"
     return sentence((said.splitlines() or ["no message"])[0])
+
+
+# How a measuring process reports what went wrong; without torch, so that a missing torch can be reported.
+
+
+MOST_CAUSES = 100
+"""Exceptions of a chain that are followed: a chain can be a circle."""
+
+
+class Refused(Exception):
+    """An arm cannot be measured: its status ("wrong", "error") and one sentence.  spoiled: it changed shared inputs.
+
+    fatal: it changed what the whole process measures with.
+    """
+
+    def __init__(self, status: str, why: str, spoiled: bool = False, fatal: bool = False) -> None:
+        super().__init__(why)
+        self.status = status
+        self.spoiled, self.fatal = spoiled, fatal
+
+
+def error_answer(error: BaseException) -> dict[str, Any]:
+    """Status, first cause in one sentence, traceback; `fatal` if the device cannot be used any more."""
+    known = {"ok": False, "status": "error", "detail": "", "fatal": False, "spoiled": False, "failed_at": time.time()}
+    try:
+        return {**known, **_fields_of(error)}
+    except BaseException as other:  # an exception is foreign code too
+        return {**known, "why": f"{type(error).__name__}, of which nothing can be told: {type(other).__name__}"}
+
+
+def _fields_of(error: BaseException) -> dict[str, Any]:
+    if isinstance(error, Refused):
+        told = {"status": error.status, "why": sentence(str(error))}
+        return {**told, "spoiled": error.spoiled, "fatal": error.fatal}
+    if any(kind.__name__ == "Unsupported" for kind in type(error).__mro__):  # a class of the checkout under test
+        return {"status": "unsupported", "why": first_line(error)}
+    cause = first_cause(error)
+    return {
+        "why": f"{type(cause).__name__}: {first_line(cause)}{_line_raised(cause)}",
+        "detail": lines("".join(traceback.format_exception(error))),
+        "fatal": _device_lost(),
+    }
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """The exception that started the chain."""
+    for _ in range(MOST_CAUSES):
+        earlier = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if earlier is None:
+            break
+        error = earlier
+    return error
+
+
+def _line_raised(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+
+
+def _device_lost() -> bool:
+    """Whether the device refuses work: after an illegal access every later call of the process fails."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except Exception as error:
+        print(f"the device is unusable: {error}", file=sys.stderr, flush=True)
+        return True
+    return False
 
 
 # A sealed answer: a line that can only be the answer to one request, whatever else a kernel writes into the pipe.

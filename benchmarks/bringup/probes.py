@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.bringup import RankPlace, Row, RowStatus, row, verdict_row
+from benchmarks.channel import first_line
 from benchmarks.worker import probe
-from benchmarks.worker.failures import first_line
 from kernels import symmetric_heap
 from kernels._shared.libraries import need_triton
 from kernels.spec import Case, Place

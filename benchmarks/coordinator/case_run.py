@@ -18,8 +18,16 @@ from typing import Any, NoReturn
 
 from benchmarks.coordinator import samples
 from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed
-from benchmarks.coordinator.samples import ArmFacts, PhysicalFloor, PlannedSample, joint, same_code, shuffled
-from benchmarks.coordinator.sustained import SETTLED, BurstRounds
+from benchmarks.coordinator.samples import (
+    SETTLED,
+    ArmFacts,
+    BurstRounds,
+    PhysicalFloor,
+    PlannedSample,
+    joint,
+    same_code,
+    shuffled,
+)
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.shapes import Json, JsonObject

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from benchmarks import plan, trial_file
-from benchmarks.coordinator import ahead, lanes, samples, starting
+from benchmarks.coordinator import lanes, samples, starting, worker_pools
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.checkouts import (
     Checkout,
@@ -27,8 +27,8 @@ from benchmarks.coordinator.checkouts import (
 )
 from benchmarks.coordinator.lanes import Quiet, SecondsLedger
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, PlannedTrial, Report, in_turns, one_at_a_time
-from benchmarks.coordinator.ranks import Failure, make_directories, remove_directories
-from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting
+from benchmarks.coordinator.ranks import VARIABLES, Failure, WorkerPool, make_directories, remove_directories
+from benchmarks.coordinator.worker_pools import CompiledAhead, WorkerPools, WorkerSetting
 from benchmarks.machine import fingerprint, limits
 from benchmarks.machine.gpus import Recorder, open_monitor
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
@@ -109,7 +109,7 @@ class Session:
         self._side_by_side = lanes.SideBySide(
             self._quiet, self._known, self._sound, self._ledger.lost, self._heap_undecided
         )
-        self._ahead: ahead.CompiledAhead | None = None
+        self._ahead: CompiledAhead | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -219,19 +219,21 @@ class Session:
     def _compile(self, wanted: Sequence[PlannedTrial]) -> None:
         """Have what these trials launch compiled beside them."""
         if not self._ahead:
-            count = ahead.processes(self.machine["kind"], lanes.free_cores(fingerprint.cpu_count()))
-            self._ahead = ahead.CompiledAhead(self._filling_process, count)
+            count = worker_pools.processes(self.machine["kind"], lanes.free_cores(fingerprint.cpu_count()))
+            device = {name: self.machine[name] for name in ("arch", "compute_units")}
+            device["folder"] = str(self._directory / "compiled")
+            about = {one.role: {**device, "renamed": dict(one.renamed)} for one in self.checkouts}
+            self._ahead = CompiledAhead(self._compiling_process, about, count)
         modules = {role: found.modules for role, found in self.descriptions.items()}
         alike = not self.selection.knobs and len({one.python for one in self.checkouts}) == 1
         for one in wanted:
-            homes = ahead.homes(one.kernel, modules, self._own_digests if alike else {})
+            homes = worker_pools.homes(one.kernel, modules, self._own_digests if alike else {})
             self._ahead.add(one.kernel, homes, one.cases)
 
-    def _filling_process(self, role: str, quiet: Quiet) -> ahead.FillingProcess:
-        checkout = next(one for one in self.checkouts if one.role == role)
-        device = {name: self.machine[name] for name in ("arch", "compute_units")}
-        about = {"folder": str(self._directory / "compiled"), "renamed": dict(checkout.renamed)}
-        return ahead.FillingProcess(checkout, self._directory, {**device, **about}, quiet)
+    def _compiling_process(self, role: str, quiet: Quiet) -> WorkerPool:
+        [checkout] = [one for one in self.checkouts if one.role == role]
+        label = f"compiling.{os.urandom(4).hex()}"
+        return WorkerPool(label, checkout.python, checkout.path, 1, self._directory, VARIABLES, quiet=quiet)
 
     def _heap_undecided(self, one: PlannedTrial) -> bool:
         """Whether a trial's ranks have to find out where the symmetric heap works."""

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from .. import naming
+from ..channel import Refused
 from ..points import Point, label
 from ..shapes import JsonObject
 from ..worker import guards
 from ..worker.arms import CaseBench
-from ..worker.failures import Refused
 from .collective import Schedules, Unsound, world
 from .launch import Execution
 from .schedule import Hazard
@@ -181,7 +181,7 @@ def execute(kernel: Any, small: SmallCase, told: Callable[[Execution], None] = l
     """Call a backend twice, the second time into poisoned outputs, and compare: {"norm", "peak", "seconds"}.
 
     The steps and the tolerance are those of `ridgeline verify` on a GPU; a case of several ranks: see _under_orders.
-    told: what each launch of the second call did.  Raises worker.failures.Refused for a wrong output, NotExecutable,
+    told: what each launch of the second call did.  Raises channel.Refused for a wrong output, NotExecutable,
     Unsupported, or what the operator raises.
     """
     if small.case.world > 1:
@@ -208,7 +208,7 @@ def execute(kernel: Any, small: SmallCase, told: Callable[[Execution], None] = l
 def _under_orders(kernel: Any, small: SmallCase) -> JsonObject:
     """All ranks under the schedules of SEEDS: {"norm", "peak"} against the reference, "instructions" executed.
 
-    Raises worker.failures.Refused for a wrong word, a hazard or a deadlock.
+    Raises channel.Refused for a wrong word, a hazard or a deadlock.
     """
     try:
         schedules = Schedules(world(kernel, small.backend, small.case, small.arch, dict(small.knobs)))

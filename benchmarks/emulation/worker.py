@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import naming
+from ..channel import error_answer, first_cause
 from ..isa.worker import serve
 from ..shapes import Json, JsonObject
-from ..worker import failures
 from ..worker.declare import installed
 from . import hazards
 from .cases import SmallCase, WrongOutput, counted_cases, execute, small_cases, why_nothing
@@ -117,7 +117,7 @@ class Cases:
             found = execute(self._kernels[small.operator], small, done.append)
             arm["error"] = {"norm": found["norm"], "peak": found["peak"]}
         except Exception as error:
-            told = failures.answer(error)
+            told = error_answer(error)
             arm |= {"status": told["status"], "why": told["why"]}
             if told["status"] == "error" and is_gap(error):
                 arm |= {"status": "unsupported", "why": f"{NOT_EXECUTED}{told['why']}"}
@@ -140,7 +140,7 @@ def is_gap(error: BaseException) -> bool:
         return False
     if isinstance(error, (NotExecutable, Unknown)):
         return True
-    frames = traceback.extract_tb(failures.first_cause(error).__traceback__)
+    frames = traceback.extract_tb(first_cause(error).__traceback__)
     file = Path(frames[-1].filename) if frames else Path()
     return OF_A_GPU in file.as_posix() or file.parent == Path(__file__).parent
 

@@ -39,15 +39,14 @@ def serve(requests: int, answers: int, checkout: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
-    from ..channel import WorkerEnd
-    from . import failures
+    from ..channel import WorkerEnd, error_answer
     from .ran import RanFiles
     from .requests import Service
 
     lifetime.keep_orphans()
     channel, leave, flush = WorkerEnd(requests, answers), os._exit, sys.stdout.flush
     naming.open_to(Path(checkout))
-    service, say = Service(checkout, RanFiles(Path(checkout)), channel), failures.answer
+    service, say = Service(checkout, RanFiles(Path(checkout)), channel), error_answer
     watch, unwatch = faulthandler.dump_traceback_later, faulthandler.cancel_dump_traceback_later
     log = os.dup(2)  # the traceback of a hang needs a descriptor, whatever became of sys.stderr
     for request in channel.requests():

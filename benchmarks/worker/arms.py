@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
+from ..channel import Refused, first_line
 from ..naming import our
 from ..shapes import JsonObject
 from . import bound, clocks, code_hash, guards
-from .failures import Refused, first_line
 from .guards import LiveInputs
 
 TUNES = "tune"

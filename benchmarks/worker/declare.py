@@ -17,10 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .. import channel
+from ..channel import Refused, first_line, lines, sentence
 from ..naming import contract, our
 from ..shapes import Json, JsonObject
-from .failures import Refused, first_line
 
 COSTS = ("flops", "hbm_bytes", "link_bytes", "payload_bytes")
 """Fields of kernels.spec.Cost."""
@@ -64,7 +63,7 @@ def _held(module: Any) -> Iterable[Any]:
 
 
 def _broken(module: str, reason: str, detail: str) -> dict[str, str]:
-    return {"module": module, "reason": channel.sentence(reason), "detail": channel.lines(detail)}
+    return {"module": module, "reason": sentence(reason), "detail": lines(detail)}
 
 
 def _declaration(kernel: Any, names: Mapping[str, str], spec: ModuleType, place: Json, protocol: Json) -> JsonObject:

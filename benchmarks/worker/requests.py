@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..channel import Refused, first_line
 from ..naming import contract, our
 from ..shapes import Json, JsonObject
-from .failures import Refused, first_line
 
 SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""

@@ -14,9 +14,9 @@ from benchmarks.channel import (
     LOWEST,
     BrokenChannel,
     WorkerEnd,
+    first_line,
     lines,
     new_seal,
-    of_error,
     opened,
     sealed,
     sentence,
@@ -133,6 +133,6 @@ def test_an_exception_that_cannot_speak_is_spoken_for():
         def __str__(self):
             raise KeyboardInterrupt
 
-    assert of_error(Speechless()) == "its text cannot be had: KeyboardInterrupt"
-    assert of_error(ValueError("")) == "no message"
-    assert of_error(ValueError("\n first\nsecond")) == "first"
+    assert first_line(Speechless()) == "its text cannot be had: KeyboardInterrupt"
+    assert first_line(ValueError("")) == "no message"
+    assert first_line(ValueError("\n first\nsecond")) == "first"

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks import points, sweeping, trial_file
+from benchmarks.channel import Refused
 from benchmarks.plan import Protocol, UsageError
 from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
 from benchmarks.shapes import Unfit
 from benchmarks.trial_file import FORMAT, Status
 from benchmarks.worker import declare
-from benchmarks.worker.failures import Refused
 from kernels.spec import Cost
 from tests.benchmarks.conftest import lines_of
 from tests.kit import ROOT, until

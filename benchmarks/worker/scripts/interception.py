@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
+from ...channel import error_answer
 from ...shapes import JsonObject
-from .. import failures
 from . import skipping, tuning
 from .ranks import Ranks
 
@@ -186,7 +186,7 @@ class Interceptor:
         try:
             facts = bench.examine(watch=True) | bench.code()
         except Exception as error:
-            told, failed = failures.answer(error), error
+            told, failed = error_answer(error), error
             facts = {what: told[what] for what in ("status", "why", "detail")}
             if isinstance(error, self._closures.StaleResult):
                 facts, failed = {"status": "untimed", "why": str(error)}, None
@@ -204,7 +204,7 @@ class Interceptor:
                 fields = {name: value for name, value in request["fields"].items() if name != "label"}
                 answer = {"ok": True, "result": getattr(bench, request["op"])(**fields)}
             except Exception as error:
-                failed, answer = error, failures.answer(error)
+                failed, answer = error, error_answer(error)
             request = self._channel.exchange(answer)
         return Timing(bench.samples_s) if bench.samples_s else _NOTHING, failed
 

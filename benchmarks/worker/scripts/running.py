@@ -18,9 +18,9 @@ from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
+from ... import channel as wire
 from ...naming import Change, changing
 from ...shapes import JsonObject
-from .. import failures
 from . import own_clocks, skipping, timers
 from .interception import Interceptor, ScriptTask
 from .ranks import Ranks, SeveralProcesses, is_distributed, of_symmetric_memory
@@ -78,8 +78,8 @@ def _ended(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) -> J
         return {"code": 1, "why": str(error), "kind": "several", "ranks": error.ranks}
     except BaseException as error:
         kind = "import" if isinstance(error, ImportError) else "raised"
-        why = f"{type(error).__name__}: {failures.first_line(error)}"
-        detail = failures.answer(error)["detail"]
+        why = f"{type(error).__name__}: {wire.first_line(error)}"
+        detail = wire.error_answer(error)["detail"]
         return {"code": 1, "why": f"{why} ({_line_of(error)})", "kind": kind, "detail": detail}
 
 

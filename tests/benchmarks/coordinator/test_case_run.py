@@ -11,12 +11,13 @@ from typing import ClassVar
 import pytest
 import torch
 
+from benchmarks.channel import error_answer
 from benchmarks.coordinator import case_run
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import Failure, StepFailed
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
-from benchmarks.worker import arms, clocks, failures
+from benchmarks.worker import arms, clocks
 from benchmarks.worker.arms import CaseBench
 from benchmarks.worker.requests import Service
 from kernels.spec import Case, Cost, Kernel, Place, Tolerance
@@ -144,7 +145,7 @@ class LocalPool:
         try:
             return [self._service.perform(op, fields)]
         except Exception as error:
-            answer = failures.answer(error)
+            answer = error_answer(error)
             raise StepFailed(
                 Failure(answer["status"], answer["why"], answer["detail"], True, answer["spoiled"])
             ) from error
@@ -326,7 +327,7 @@ def test_it_fails_where_that_arm_fails_after_timing(monkeypatch):
 
 
 def raise_wrong():
-    from benchmarks.worker.failures import Refused
+    from benchmarks.channel import Refused
 
     raise Refused("wrong", "a race")
 

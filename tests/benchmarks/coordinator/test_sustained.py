@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import plan, trial_file
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.sustained import SETTLING_BURSTS, BurstRounds, balanced
+from benchmarks.coordinator.samples import SETTLING_BURSTS, BurstRounds, balanced
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Protocol, Selection
 from benchmarks.shapes import Unfit

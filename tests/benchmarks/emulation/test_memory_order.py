@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from benchmarks.channel import Refused
 from benchmarks.emulation import cases
 from benchmarks.emulation.collective import Schedules, programs, world
 from benchmarks.emulation.counts import Uncounted
@@ -18,7 +19,6 @@ from benchmarks.emulation.operands import Unknown
 from benchmarks.emulation.programs import SCALAR, Facts, Recording, facts_of
 from benchmarks.emulation.schedule import Hazard
 from benchmarks.emulation.waves import Memory
-from benchmarks.worker.failures import Refused
 from kernels.grouped_gemm import grouped_gemm_forward
 from kernels.registry import discover
 from kernels.spec import Tolerance

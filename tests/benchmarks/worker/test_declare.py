@@ -8,7 +8,8 @@ import types
 import pytest
 import torch.distributed as dist
 
-from benchmarks.worker import declare, failures, requests
+from benchmarks.channel import error_answer
+from benchmarks.worker import declare, requests
 from benchmarks.worker.declare import under_current_names
 from benchmarks.worker.requests import Joining, MissingHeap, Service
 from kernels import spec
@@ -69,7 +70,7 @@ def test_the_reason_reaches_the_arm(alone, monkeypatch):
     case = Case("c", world=2, dtype="fp16", MB=1).at(Place(world=2, heap=MissingHeap(why)))
     with pytest.raises(RuntimeError) as raised:
         heap_of(case)
-    said = failures.answer(raised.value)
+    said = error_answer(raised.value)
     assert said["status"] == "error"
     for part in ("no symmetric heap here", "out of memory; update", "ipc: hipIpcOpenMemHandle failed", "--ipc=host"):
         assert part in said["why"]

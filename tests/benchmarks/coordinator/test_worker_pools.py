@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
 
-from benchmarks.coordinator.ahead import CompiledAhead, FillingProcess, homes, processes
-from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.lanes import Quiet
-from benchmarks.coordinator.ranks import make_directories, remove_directories
+from benchmarks.coordinator.ranks import VARIABLES, Failed, WorkerPool, make_directories, remove_directories
+from benchmarks.coordinator.worker_pools import CompiledAhead, homes, processes
 from benchmarks.plan import PlannedArm, PlannedCase
 from tests.kit import HANGS_S, ROOT
+
+NO_DEVICE = {"base": {}, "head": {}}
 
 
 def case(name, *arms, skip=""):
@@ -34,21 +36,21 @@ class Compilers:
 
     class Process:
         def __init__(self, compilers, role, quiet):
-            self.compilers, self.role, self.quiet = compilers, role, quiet
+            self.compilers, self.role, self.quiet, self.alive = compilers, role, quiet, True
 
-        def ask(self, op, **fields):
+        def ask(self, step, limit_s, op, **fields):
             while not self.compilers.go.wait(0.01):
                 self.quiet.refuse()
             if op == "launches":
                 self.compilers.told.append((self.role, fields["module"], fields["kernel"], "launches"))
                 asked = [one for one in fields["asked"] if one["backend"].isdigit()]
-                return [{**one, "knobs": {"x": x}} for one in asked for x in range(int(one["backend"]))]
+                return [[{**one, "knobs": {"x": x}} for one in asked for x in range(int(one["backend"]))]]
             self.compilers.told.append((self.role, fields["module"], fields["case"], str(fields["knobs"]["x"])))
             if fields["case"] == self.compilers.fails:
                 raise OSError("no process left")
-            return {"filled": 1, "failed": 0}
+            return [{"filled": 1, "failed": 0}]
 
-        def close(self):
+        def kill(self):
             self.compilers.running.remove(self.role)
 
 
@@ -59,7 +61,7 @@ def compilers():
 
 @pytest.fixture
 def one_process(compilers):
-    ahead = CompiledAhead(compilers.start, 1)
+    ahead = CompiledAhead(compilers.start, NO_DEVICE, 1)
     yield ahead
     ahead.close()
     assert not compilers.running
@@ -118,7 +120,7 @@ def test_a_compiler_that_fails_keeps_nobody_waiting(compilers, one_process, capf
 
 def test_where_the_session_ends_nothing_is_compiled_to_its_end(compilers):
     compilers.go.clear()
-    ahead = CompiledAhead(compilers.start, 3)
+    ahead = CompiledAhead(compilers.start, NO_DEVICE, 3)
     ahead.add("gemm", {"head": "kernels.gemm"}, [case("small", "head/1")])
     ahead.close()
     assert not compilers.running
@@ -145,21 +147,26 @@ def test_the_process_fills_the_cache_of_launches(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     directory = make_directories()
     device = {"arch": "sm_90", "compute_units": 132, "folder": str(directory / "compiled"), "renamed": {}}
-    process = FillingProcess(Checkout("head", ROOT), directory, device, Quiet())
+    pool = WorkerPool("compiling", sys.executable, ROOT, 1, directory, VARIABLES)
+
+    def ask(op: str, **fields: Any) -> Any:
+        return pool.ask(op, 180.0, op, **fields, **device)[0]
+
     try:
         name = "gptoss20b_gateup_b4_m2048_mild"
         asked = [{"case": name, "backend": backend, "knobs": {}} for backend in ("triton", "autotune", "loop")]
         of = {"module": "kernels.grouped_gemm", "kernel": "grouped_gemm_wgrad"}
-        found = process.ask("launches", **of, asked=asked)
+        found = ask("launches", **of, asked=asked)
         assert found[0] == asked[0]
         assert len(found) == 6, "the default, and five points that the autotuner tries"
         assert {one["backend"] for one in found} == {"triton"}
         quick = {"module": "kernels.gemm", "kernel": "gemm", "case": "n4096_k4096_m1_fp16", "backend": "triton"}
-        assert process.ask("fill", **quick, knobs={}) == {"filled": 1, "failed": 0}
+        assert ask("fill", **quick, knobs={}) == {"filled": 1, "failed": 0}
         assert len(list((tmp_path / "triton").rglob("*.cubin"))) == 1
-        assert process.ask("fill", **of, **{**found[0], "case": "nobody"}) is None
-        assert process.ask("fill", module="kernels.nowhere", kernel="x", case="c", backend="b", knobs={}) is None
-        assert process.ask("launches", **of, asked=asked), "a request that fails costs that request"
+        for wrong in ({**of, **found[0], "case": "nobody"}, {**quick, "module": "kernels.nowhere", "knobs": {}}):
+            with pytest.raises(Failed):
+                ask("fill", **wrong)
+        assert ask("launches", **of, asked=asked), "a request that fails costs that request"
     finally:
-        process.close()
+        pool.kill()
         remove_directories(directory)
