@@ -14,18 +14,18 @@ measured, 3 usage or infrastructure, 130 interrupted (finished trials and checks
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
 import functools
 import importlib
 import json
 import os
 import platform
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from benchmarks import doctor, program, sweeping, trial_file, verify
+from benchmarks import doctor, points, program, sweeping, trial_file, verify
 from benchmarks.coordinator import orders
 from benchmarks.coordinator.checkouts import Checkout, kernel_files, refuse_unknown
 from benchmarks.coordinator.orders import Sources
@@ -33,170 +33,186 @@ from benchmarks.coordinator.trial import Session, measure
 from benchmarks.machine import limits
 from benchmarks.plan import BURST_ROUNDS, HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError
 from benchmarks.points import PointsFile
-from benchmarks.program import (
-    BURST,
-    CACHE,
-    CHECKOUTS,
-    COUNT,
-    DEFAULT,
-    FAULTS,
-    FILE,
-    FLAG,
-    GLOBS,
-    MEASURED,
-    NAMES,
-    NEEDED_FILE,
-    SECONDS,
-    SEED,
-    Tally,
-    several,
-)
-from benchmarks.shapes import JsonObject
+from benchmarks.program import DEFAULT, FAULTS, MEASURED, Tally
+from benchmarks.shapes import JsonObject, one_of
 from benchmarks.sweeping import measure_points
 from benchmarks.trial_file import REGIMES, Status
-from kernels.spec import TIERS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    return program.run(lambda: _verb(sys.argv[1:] if argv is None else argv), "what is finished is kept")
 
-    def command() -> int:
-        arguments = parser().parse_args(argv)
-        return int(arguments.command(arguments))
 
-    return program.run(command, "what is finished is kept")
+def _verb(words: Sequence[str]) -> int:
+    verb, *options = words or [""]
+    if verb == "--help":
+        print(__doc__)
+        return MEASURED
+    if verb not in VERBS:
+        raise UsageError(f"{verb!r} is not a verb; known: {', '.join(VERBS)}")
+    kind, command = VERBS[verb]
+    return command(program.asked(kind, options))
 
 
 # ---- options -----------------------------------------------------------------------------------------------------
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    top = program.StrictParser(prog="python -m benchmarks", description=__doc__, formatter_class=_AS_WRITTEN)
-    verbs = top.add_subparsers(required=True, metavar="VERB", parser_class=program.StrictParser)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckedArms(program.Measuring):
+    """What is called.  --out: a file of lines, which are appended.
 
-    def verb(name: str, command: Any, about: str, text: str | None, *options: program.Option) -> None:
-        made = verbs.add_parser(name, help=about, description=text, formatter_class=_AS_WRITTEN)
-        made.set_defaults(command=command)
-        program.add(made, *options)
+    --kernel, --case, --backend: only these, repeatable (default: all); cases by name or pattern.
+    --tier: the cases of this tier and of the quicker ones.  --seed: of the inputs.
+    --set: a knob, over config(), KEY=VALUE of every checkout or ROLE.KEY=VALUE of one; repeatable.
+    --deadline: seconds for one step of one arm, after which it counts as hanging; the first use of a library that
+    compiles itself has a limit of its own.
+    --heap: home of the heap on GPUs (default: RIDGELINE_HEAP, or auto: the first that works).
+    """
 
-    checks = "file of checks (.jsonl); lines are appended, and what it knows is not tried again"
-    verb("run", _run, "measure and append trial lines to a file", __doc__, *WHAT, *HOW)
-    verb(
-        *("verify", _verify, "call every backend and compare; nothing is timed", verify.__doc__),
-        *(*WHAT, ("out", NEEDED_FILE, checks), ("json", FLAG, "print the summary as JSON"), EMULATED),
-    )
-    verb("list", _list, "what a checkout declares", None, *ALONE)
-    verb("candidates", _candidates, "what a sweep could try of a kernel", sweeping.ask_candidates.__doc__, *TRIED)
-    verb("doctor", _doctor, "what this machine is and what can be measured on it", None, *EXAMINED)
-    return top
+    out: program.File
+    kernel: tuple[str, ...] = ()
+    case: tuple[str, ...] = ()
+    backend: tuple[str, ...] = ()
+    tier: program.Tier = "pr"
+    seed: program.Seed = 0
+    set: tuple[str, ...] = ()
+    deadline: program.Seconds = DEFAULT.deadline_s
+    heap: str = os.environ.get(HEAP_VARIABLE) or DEFAULT.heap
+
+    @property
+    def selection(self) -> Selection:
+        """Which cases and backends."""
+        return Selection(self.tier, self.case, self.backend, dict(map(program.knob, self.set)))
+
+    def refuse_early(self, checkouts: Sequence[Checkout]) -> None:
+        """UsageError for what is known to be wrong before a process is started."""
+        if self.heap not in HEAPS:
+            raise UsageError(f"{self.heap!r} is not a home of the symmetric heap; known: {', '.join(HEAPS)}")
+        refuse_unknown(self.kernel, checkouts)
+        trial_file.check_writable(self.out)
+        trial_file.remove_if_empty(self.out)
 
 
-_AS_WRITTEN = argparse.RawDescriptionHelpFormatter
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeasuredArms(CheckedArms):
+    """What is measured, with all options of `verify` but --arch and --json, into a trial file (.jsonl or .jsonl.gz).
 
-ALONE: tuple[program.Option, ...] = (
-    ("tree", {"default": ".", "metavar": "PATH"}, "checkout (default: here)"),
-    ("json", FLAG, "as they always are"),
-)
-"""Of a verb that looks at one checkout."""
+    --trials, --first-trial: how many, and the number of the first.
+    --rounds: per trial; of bursts of every arm when sustained.
+    --regime: spaced (by a flush of the caches), or sustained: back to back in bursts, at settled power.
+    --burst: least seconds of a burst when sustained.  --cache: its state before a sample, cold or hot.
+    --orders: ask on stderr for what to measure next, and read it from stdin (benchmarks/coordinator/orders.py).
+    --points: measure the points of this file (benchmarks/points.py), which names operator, cases, arms and rounds; what
+    --out has of the sweep is not measured again.
+    --point-deadline: seconds for one step of a point, which then counts as hanging.
+    """
 
-WHAT: tuple[program.Option, ...] = (
-    *CHECKOUTS,
-    ("kernel", NAMES, "only this kernel; repeatable (default: all)"),
-    ("case", GLOBS, "cases, by name or pattern; repeatable"),
-    ("backend", NAMES, "backend or baseline; repeatable (default: all)"),
-    ("tier", {"default": "pr", "choices": TIERS}, "the cases of this tier and of the quicker ones"),
-    ("seed", SEED, "of the inputs"),
-    (
-        *("set", several({"type": program.knob, "metavar": "KEY=VALUE"})),
-        "a knob, over config(), of every checkout or as ROLE.KEY=VALUE of one; repeatable",
-    ),
-    (
-        *("deadline", SECONDS | {"default": DEFAULT.deadline_s}),
-        f"for one step of one arm, after which it counts as hanging (default {DEFAULT.deadline_s:g}); "
-        "the first use of a library that compiles itself has a limit of its own",
-    ),
-    (
-        *("heap", {"type": program.heap, "default": os.environ.get(HEAP_VARIABLE) or DEFAULT.heap, "metavar": "HOME"}),
-        f"home of the heap on GPUs: {', '.join(HEAPS)} (default: {HEAP_VARIABLE}, or auto: the first that works)",
-    ),
-)
+    trials: program.Count = DEFAULT.trials
+    first_trial: program.Seed = 0
+    rounds: program.Count | None = None
+    regime: Annotated[str, one_of(*REGIMES)] = DEFAULT.regime
+    burst: program.BurstSeconds = DEFAULT.burst_s
+    cache: program.Cache = "cold"
+    orders: bool = False
+    points: program.File | None = None
+    point_deadline: program.Seconds = DEFAULT.point_deadline_s
 
-EMULATED: program.Option = (
-    *("arch", several({"metavar": "ARCH"})),
-    "execute small cases of what compiles for gfx942 or gfx950 on this CPU, in place of the GPU's cases; repeatable",
-)
+    @property
+    def protocol(self) -> Protocol:
+        """How samples are taken."""
+        names = ("trials", "cache", "seed", "heap", "regime", "burst_s", "deadline_s", "point_deadline_s")
+        values = {name: getattr(self, name.removesuffix("_s")) for name in names}
+        usual = BURST_ROUNDS if self.regime == "sustained" else DEFAULT.rounds
+        return Protocol(**values, rounds=self.rounds or usual)
 
-HOW: tuple[program.Option, ...] = (
-    ("out", NEEDED_FILE, "trial file (.jsonl or .jsonl.gz); lines are appended"),
-    ("trials", COUNT | {"default": DEFAULT.trials}, f"default {DEFAULT.trials}"),
-    ("first-trial", SEED, "number of the first of them (default 0)"),
-    ("rounds", COUNT, f"per trial (default {DEFAULT.rounds}; {BURST_ROUNDS} bursts of every arm when sustained)"),
-    (
-        *("regime", {"choices": REGIMES, "default": DEFAULT.regime}),
-        f"calls spaced by a flush of the caches, or back to back in bursts at settled power (default {DEFAULT.regime})",
-    ),
-    (
-        *("burst", BURST | {"default": DEFAULT.burst_s}),
-        f"least seconds of a burst when sustained (default {DEFAULT.burst_s:g})",
-    ),
-    ("cache", CACHE, "state of the caches before a sample"),
-    (
-        *("orders", FLAG),
-        "ask on stderr for what to measure next, and read it from stdin (benchmarks/coordinator/orders.py)",
-    ),
-    (
-        *("points", FILE),
-        "measure the points of this file (benchmarks/points.py), which names operator, cases, arms and rounds; "
-        "what --out has of the sweep is not measured again",
-    ),
-    (
-        *("point-deadline", SECONDS | {"default": DEFAULT.point_deadline_s}),
-        f"for one step of a point, which then counts as hanging (default {DEFAULT.point_deadline_s:g})",
-    ),
-)
 
-TRIED: tuple[program.Option, ...] = (
-    *ALONE,
-    ("kernel", {"metavar": "NAME", "required": True}, "whose knobs"),
-    ("case", GLOBS, "only these cases; repeatable"),
-    ("backend", NAMES, "only this backend; repeatable"),
-    ("arch", {"metavar": "ARCH"}, "architecture (default: the first device here)"),
-    ("compute-units", COUNT, "CUs or SMs (default: the device's)"),
-)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VerifiedArms(CheckedArms):
+    """What is called and compared, into a file of checks (.jsonl); what it knows is not tried again.
 
-EXAMINED: tuple[program.Option, ...] = (
-    *ALONE,
-    ("folder", several({"type": Path, "metavar": "PATH"}), "look at the disk of this folder too; repeatable"),
-    ("node", FLAG, "only whether the node is fit to measure; without torch"),
-    ("product", {"default": "", "metavar": "NAME"}, "with --node: what its GPUs must be"),
-    ("gpus", COUNT | {"default": 0}, "with --node: how many there must be"),
-)
+    --arch: execute small cases of what compiles for gfx942 or gfx950 on this CPU, in place of the GPU's cases;
+    repeatable.  --json: print the summary as JSON.
+    """
+
+    arch: tuple[str, ...] = ()
+    json: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What one checkout declares.  --tree: the checkout (default: here).  --json: as it always is."""
+
+    tree: program.File = Path()
+    json: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Candidates(Declared):
+    """What a sweep could try of a kernel, on an architecture and so many CUs or SMs (default: the first device here).
+
+    --case, --backend: only these; repeatable.
+    """
+
+    kernel: str
+    case: tuple[str, ...] = ()
+    backend: tuple[str, ...] = ()
+    arch: str | None = None
+    compute_units: program.Count | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Examined(Declared):
+    """What this machine is and what can be measured on it.  --folder: look at the disk of this folder, too; repeatable.
+
+    --node: only whether the node is fit to measure, without torch.  --product, --gpus: what its GPUs must be, and how
+    many.
+    """
+
+    folder: tuple[program.File, ...] = ()
+    node: bool = False
+    product: str = ""
+    gpus: program.Count | None = None
 
 
 # ---- verbs -------------------------------------------------------------------------------------------------------
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    checkouts = program.checkouts(arguments)
-    protocol = program.protocol(arguments)
-    file = program.points_file(arguments, checkouts) if arguments.points else None
-    _refuse_early(arguments, checkouts)
+def _run(asked: MeasuredArms) -> int:
+    checkouts = asked.checkouts
+    file = _points_file(asked, asked.points, checkouts) if asked.points else None
+    asked.refuse_early(checkouts)
     if file:
-        return _run_points(arguments, file, protocol, checkouts[0])
-    chosen, report = _selection(arguments), program.reporter(arguments.progress)
-    told = orders.read() if arguments.orders else None
-    lines = measure(arguments.kernel, checkouts, protocol, report, chosen, arguments.first_trial, told)
-    return _write(arguments, lines, arguments.kernel, _sources(checkouts))
+        return _run_points(asked, file, checkouts[0])
+    told = orders.read() if asked.orders else None
+    lines = measure(asked.kernel, checkouts, asked.protocol, asked.report, asked.selection, asked.first_trial, told)
+    return _write(asked.out, lines, asked.kernel, _sources(checkouts))
 
 
-def _run_points(arguments: argparse.Namespace, file: PointsFile, protocol: Protocol, checkout: Checkout) -> int:
-    earlier = sweeping.earlier_points(arguments.out, file)
+NAMED_BY_POINTS = ("kernel", "case", "backend", "set")
+"""Options that say what a points file says."""
+
+
+def _points_file(asked: MeasuredArms, path: Path, checkouts: Sequence[Checkout]) -> PointsFile:
+    """The points that are asked for.  ValueError for a file that cannot be used, or options that say the same."""
+    for option in NAMED_BY_POINTS:
+        if getattr(asked, option):
+            raise UsageError(f"--{option} beside --points: the points file names what is measured; leave one out")
+    if [checkout.role for checkout in checkouts] != ["head"]:
+        raise UsageError("the points of one checkout are measured at a time: --tree head=PATH")
+    try:
+        return points.read(path)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _run_points(asked: MeasuredArms, file: PointsFile, checkout: Checkout) -> int:
+    earlier = sweeping.earlier_points(asked.out, file)
     if not any(earlier.left(file, index) for index in range(len(file.batches))):
-        print(f"nothing is left to measure: {arguments.out} has every point of rung {file.rung}", file=sys.stderr)
+        print(f"nothing is left to measure: {asked.out} has every point of rung {file.rung}", file=sys.stderr)
         return MEASURED
-    lines = measure_points(file, checkout, protocol, earlier, program.reporter(arguments.progress))
-    return _write(arguments, lines, [file.operator], _sources([checkout]))
+    lines = measure_points(file, checkout, asked.protocol, earlier, asked.report)
+    return _write(asked.out, lines, [file.operator], _sources([checkout]))
 
 
 def _sources(checkouts: Sequence[Checkout]) -> Sources:
@@ -204,54 +220,54 @@ def _sources(checkouts: Sequence[Checkout]) -> Sources:
     return Sources(functools.partial(kernel_files, checkouts), {one.python for one in checkouts})
 
 
-def _write(arguments: argparse.Namespace, lines: Generator[JsonObject], asked: Sequence[str], sources: Sources) -> int:
+def _write(out: Path, lines: Generator[JsonObject], kernels: Sequence[str], sources: Sources) -> int:
     """Append lines as they come; the exit code.  UsageError once what is measured has changed."""
     tally = Tally()
     try:
         for line in lines:
             sources.refuse_changed(line["kernel"])
-            trial_file.append(arguments.out, line)
+            trial_file.append(out, line)
             tally.add_trial(line)
     finally:
         lines.close()
-        trial_file.remove_if_empty(arguments.out)
+        trial_file.remove_if_empty(out)
     for sentence in tally.not_measured():
         print(sentence, file=sys.stderr)
-    return tally.exit_code(asked)
+    return tally.exit_code(kernels)
 
 
-def _verify(arguments: argparse.Namespace) -> int:
-    checkouts = program.checkouts(arguments)
+def _verify(asked: VerifiedArms) -> int:
+    checkouts = asked.checkouts
     if [checkout.role for checkout in checkouts] != ["head"]:
         raise UsageError("one checkout is verified at a time: --tree head=PATH")
-    if arguments.out.suffix == ".gz":
-        raise UsageError(f"{arguments.out}: checks are not compressed; name a .jsonl file")
-    _refuse_early(arguments, checkouts)
-    what = (arguments.kernel, checkouts[0], arguments.out)
-    report, sources = program.reporter(arguments.progress), _sources(checkouts)
-    if arguments.arch:
-        if arguments.set or arguments.seed:
+    if asked.out.suffix == ".gz":
+        raise UsageError(f"{asked.out}: checks are not compressed; name a .jsonl file")
+    asked.refuse_early(checkouts)
+    what = (asked.kernel, checkouts[0], asked.out)
+    report, sources = asked.report, _sources(checkouts)
+    if asked.arch:
+        if asked.set or asked.seed:
             raise UsageError("--set and --seed beside --arch: small cases have the knobs and the seed of their own")
         emulation = importlib.import_module("benchmarks.emulation.verify")
-        lines = emulation.verify(*what, arguments.arch, arguments.case, arguments.backend, report)
+        lines = emulation.verify(*what, asked.arch, asked.case, asked.backend, report)
     else:
-        how = (_selection(arguments), arguments.seed, arguments.deadline, report, arguments.heap)
+        how = (asked.selection, asked.seed, asked.deadline, report, asked.heap)
         lines = verify.verify(*what, *how)
     tally = Tally()
     try:
         for line, new in lines:
             if new:
                 sources.refuse_changed(line["kernel"])
-                trial_file.append(arguments.out, line)
+                trial_file.append(asked.out, line)
             for sentence in (*tally.add_check(line), *_not_executed(line)):
                 print(sentence, file=sys.stderr, flush=True)
             for detail in _details(line):
                 print(detail, file=sys.stderr, flush=True)
     finally:
         lines.close()
-        trial_file.remove_if_empty(arguments.out)
-    print(json.dumps(tally.as_json(), allow_nan=False) if arguments.json else tally.in_words())
-    return tally.exit_code(arguments.kernel)
+        trial_file.remove_if_empty(asked.out)
+    print(json.dumps(tally.as_json(), allow_nan=False) if asked.json else tally.in_words())
+    return tally.exit_code(asked.kernel)
 
 
 def _not_executed(line: JsonObject) -> list[str]:
@@ -267,15 +283,8 @@ def _details(line: JsonObject) -> list[str]:
     return [arm["detail"] for arm in line["arms"].values() if line.get("emulated") and arm.get("detail")]
 
 
-def _refuse_early(arguments: argparse.Namespace, checkouts: Sequence[Checkout]) -> None:
-    """What is known to be wrong before a process is started."""
-    refuse_unknown(arguments.kernel, checkouts)
-    trial_file.check_writable(arguments.out)
-    trial_file.remove_if_empty(arguments.out)
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    with Session([Checkout("head", Path(arguments.tree).resolve())], Protocol(), Selection()) as session:
+def _list(asked: Declared) -> int:
+    with Session([Checkout("head", asked.tree.resolve())], Protocol(), Selection()) as session:
         found = session.descriptions["head"]
     python = ".".join(platform.python_version_tuple()[:2])  # digests of two versions are not alike
     known = {"kernels": list(found.kernels.values()), "broken": found.broken, "python": python}
@@ -283,29 +292,34 @@ def _list(arguments: argparse.Namespace) -> int:
     return MEASURED
 
 
-def _candidates(arguments: argparse.Namespace) -> int:
-    which = (arguments.kernel, arguments.case, arguments.backend, arguments.arch, arguments.compute_units)
-    found = sweeping.ask_candidates(Checkout("head", Path(arguments.tree).resolve()), *which)
+def _candidates(asked: Candidates) -> int:
+    which = (asked.kernel, asked.case, asked.backend, asked.arch, asked.compute_units)
+    found = sweeping.ask_candidates(Checkout("head", asked.tree.resolve()), *which)
     print(json.dumps(found, allow_nan=False))
     return MEASURED
 
 
-def _doctor(arguments: argparse.Namespace) -> int:
+def _doctor(asked: Examined) -> int:
     """With --node the preflight alone; see :mod:`benchmarks.machine.limits`.  Its warnings forbid no verdict."""
-    tree = Path(arguments.tree).resolve()
-    if arguments.node:
-        pool = {"product": arguments.product, "gpu_count": arguments.gpus}
-        report = limits.examined(limits.node_facts(None, [tree, *arguments.folder], **pool))
+    tree = asked.tree.resolve()
+    if asked.node:
+        pool = {"product": asked.product, "gpu_count": asked.gpus or 0}
+        report = limits.examined(limits.node_facts(None, [tree, *asked.folder], **pool))
         faults = [problem for problem in report["problems"] if problem["level"] == "error"]
     else:
-        report = doctor.examine(tree, arguments.folder)
+        report = doctor.examine(tree, asked.folder)
         faults = report["problems"]
     print(json.dumps(report, indent=1, allow_nan=False))
     return FAULTS if faults else MEASURED
 
 
-def _selection(arguments: argparse.Namespace) -> Selection:
-    return Selection(arguments.tier, tuple(arguments.case), tuple(arguments.backend), dict(arguments.set))
+VERBS: dict[str, tuple[type[Any], Callable[[Any], int]]] = {
+    "run": (MeasuredArms, _run),
+    "verify": (VerifiedArms, _verify),
+    "list": (Declared, _list),
+    "candidates": (Candidates, _candidates),
+    "doctor": (Examined, _doctor),
+}
 
 
 if __name__ == "__main__":

@@ -1,42 +1,33 @@
-"""What the programs of this package share: options and their values, progress on stderr, exit codes, and the tally of
-what became of the arms of a run or of a verification.
-"""
+"""What the programs of this package share: what they are asked for, progress on stderr, exit codes, and the tally of
+what became of the arms of a run or of a verification."""
 
 from __future__ import annotations
 
-import argparse
 import collections
-import contextlib
 import dataclasses
+import inspect
 import json
 import signal
 import sys
 import traceback
+import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar
 
-from benchmarks import lifetime, points, trial_file
+from benchmarks import lifetime, trial_file
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.coordinator.orders import Report
 from benchmarks.coordinator.ranks import Unkillable
 from benchmarks.lifetime import ENDING
-from benchmarks.plan import BURST_ROUNDS, HEAPS, Protocol, UsageError
-from benchmarks.points import PointsFile, knob_value
-from benchmarks.shapes import Check, Json, JsonObject, Unfit, built, number, whole
+from benchmarks.plan import Protocol, UsageError
+from benchmarks.points import knob_value
+from benchmarks.shapes import Into, Json, JsonObject, Unfit, built, number, one_of, whole
 from benchmarks.trial_file import EARLIEST_MS, FAILED, LATEST_MS, ROLES, Status
+from kernels.spec import TIERS
 
 USAGE, INTERRUPTED = 3, 130
 """Exit codes; 3 is also that of a defect, which must never look like a fault of what is measured."""
-
-
-class StrictParser(argparse.ArgumentParser):
-    """Leaves with USAGE: argparse's own 2 means something else here."""
-
-    def error(self, message: str) -> Any:
-        """The usage and one sentence."""
-        self.print_usage(sys.stderr)
-        self.exit(USAGE, f"error: {message}\n")
 
 
 def run(command: Callable[[], int], interrupted: str) -> int:
@@ -46,7 +37,7 @@ def run(command: Callable[[], int], interrupted: str) -> int:
         signal.signal(ending, _interrupted)
     try:
         return command()
-    except (UsageError, CheckoutError, trial_file.OutputError, Unkillable, OSError) as error:
+    except (UsageError, CheckoutError, trial_file.OutputError, Unfit, Unkillable, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
@@ -71,7 +62,45 @@ def reporter(kind: str) -> Report:
     return lambda event: print(f"{event['done']}/{event['total'] or '?'} {event['what']}", file=sys.stderr, flush=True)
 
 
-# Values of the command line, checked before any process is started.
+# What a program is asked for: a dataclass, whose fields are its options.
+
+
+Asked = TypeVar("Asked")
+
+
+def asked(kind: type[Asked], words: Sequence[str]) -> Asked:
+    """What options ask for: `--name VALUE` of a field, `--name` of one that is a bool, several times of a tuple.
+
+    UsageError and Unfit name what is wrong.  --help prints the docstring of the class and leaves.
+    """
+    fields = {f"--{field.name.replace('_', '-')}": field for field in dataclasses.fields(typing.cast(Any, kind))}
+    values: JsonObject = {}
+    left = collections.deque(words)
+    while left:
+        option, given, value = left.popleft().partition("=")
+        if option == "--help":
+            print(f"{inspect.getdoc(kind)}\n\noptions: {' '.join(fields)}")
+            raise SystemExit(MEASURED)
+        if option not in fields:
+            raise UsageError(f"unknown option {option}; known: {', '.join(fields)}")
+        name, wanted = fields[option].name, str(fields[option].type)
+        if wanted == "bool":
+            values[name] = True
+        elif not (given or left):
+            raise UsageError(f"{option} needs a value")
+        elif wanted.startswith("tuple"):
+            values[name] = [*values.get(name, ()), value if given else left.popleft()]
+        else:
+            values[name] = value if given else left.popleft()
+    return built(kind, values, closed=True)
+
+
+def literal(text: str) -> Any:
+    """A number as JSON writes it; anything else stays a text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 MOST_SEED = 2**63
@@ -82,6 +111,40 @@ LEAST_DEADLINE_S, MOST_DEADLINE_S = 0.1, 86400.0
 
 SHORTEST_BURST_S, LONGEST_BURST_S = 0.001, 60.0
 """A shorter burst has no two calls worth the name; a minute is longer than any power control needs (2026-11)."""
+
+Count = Annotated[int, Into(literal), whole(1, 10**9)]
+Seed = Annotated[int, Into(literal), whole(0, MOST_SEED - 1)]
+Seconds = Annotated[float, Into(literal), number(LEAST_DEADLINE_S, MOST_DEADLINE_S)]
+BurstSeconds = Annotated[float, Into(literal), number(SHORTEST_BURST_S, LONGEST_BURST_S)]
+File = Annotated[Path, Into(Path)]
+Cache = Literal["cold", "hot"]
+Tier = Annotated[str, one_of(*TIERS)]
+DEFAULT = Protocol()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """--tree: a checkout as ROLE=PATH, ROLE is head or base (default: head=.), or ROLE=JSON with the fields of Side.
+
+    --progress: on stderr, as json, text or none.
+    """
+
+    tree: tuple[str, ...] = ()
+    progress: Literal["json", "text", "none"] = "text"
+
+    @property
+    def checkouts(self) -> list[Checkout]:
+        """The checkouts that the options describe; of a role the last."""
+        sides = dict(map(side, self.tree or ("head=.",)))
+        return [
+            Checkout(role, Path(one.path).resolve(), one.commit, one.date_ms, one.dirty, one.python)
+            for role, one in sides.items()
+        ]
+
+    @property
+    def report(self) -> Report:
+        """What prints progress on stderr: `json` for a progress bar, `text` for a person, `none`."""
+        return reporter(self.progress)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,11 +162,8 @@ def side(text: str) -> tuple[str, Side]:
     """ROLE=PATH, or ROLE=JSON with the fields of Side."""
     role, _, value = text.partition("=")
     if role not in ROLES or not value:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected ROLE=PATH with ROLE one of {', '.join(ROLES)}")
-    try:
-        return role, built(Side, json.loads(value), role, closed=True) if value.startswith("{") else Side(value)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise UsageError(f"--tree {text!r}: expected ROLE=PATH with ROLE one of {', '.join(ROLES)}")
+    return role, built(Side, literal(value), role, closed=True) if value.startswith("{") else Side(value)
 
 
 def knob(text: str) -> tuple[str, Any]:
@@ -111,117 +171,18 @@ def knob(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     role, dot, name = key.rpartition(".")
     if not equals or not name.isidentifier() or (dot and role not in ROLES):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
+        raise UsageError(f"--set {text!r}: expected KEY=VALUE")
     setting = knob_value(value)
     try:
         json.dumps(setting, allow_nan=False, ensure_ascii=False).encode()
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: JSON cannot hold this value: {error}") from None
+        raise UsageError(f"--set {text!r}: JSON cannot hold this value: {error}") from None
     return key, setting
-
-
-def fitting(convert: Callable[[str], Any], check: Check) -> Callable[[str], Any]:
-    """What makes a value of a word, held to a check."""
-
-    def parsed(text: str) -> Any:
-        value: Any = text
-        with contextlib.suppress(ValueError):
-            value = convert(text)
-        try:
-            check(value, "the value")
-        except Unfit as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-        return value
-
-    return parsed
-
-
-positive, seed = fitting(int, whole(1, 10**9)), fitting(int, whole(0, MOST_SEED - 1))
-
-
-def heap(text: str) -> str:
-    """A home of the symmetric heap; the environment's word is held to the same names."""
-    if text not in HEAPS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no home of the symmetric heap; known: {', '.join(HEAPS)}")
-    return text
-
-
-# The options of the command lines: of each its name, what its value is in the words of argparse, and its help.
-
-
-Kind = dict[str, Any]
-Option = tuple[str, Kind, str]
-
-
-def add(parser: argparse.ArgumentParser, *options: Option) -> None:
-    """Have a parser know some options."""
-    for name, kind, help in options:
-        parser.add_argument(f"--{name}", help=help, **kind)
-
-
-def several(kind: Kind) -> Kind:
-    """Of an option that is repeatable."""
-    return {"action": "append", "default": [], **kind}
-
-
-DEFAULT = Protocol()
-FLAG: Kind = {"action": "store_true"}
-NAMES, GLOBS = several({"metavar": "NAME"}), several({"metavar": "GLOB"})
-FILE: Kind = {"type": Path, "metavar": "FILE"}
-NEEDED_FILE: Kind = {**FILE, "required": True}
-COUNT: Kind = {"type": positive, "metavar": "N"}
-SEED: Kind = {"type": seed, "metavar": "N", "default": 0}
-SECONDS: Kind = {"type": fitting(float, number(LEAST_DEADLINE_S, MOST_DEADLINE_S)), "metavar": "SECONDS"}
-BURST: Kind = {"type": fitting(float, number(SHORTEST_BURST_S, LONGEST_BURST_S)), "metavar": "SECONDS"}
-CACHE: Kind = {"choices": ("cold", "hot"), "default": DEFAULT.cache}
-
-CHECKOUTS: tuple[Option, ...] = (
-    (
-        *("tree", several({"type": side, "metavar": "ROLE=PATH"})),
-        "checkout; ROLE is head or base (default: head=.); or ROLE=JSON with path, commit, date_ms, dirty and python",
-    ),
-    ("progress", {"choices": ("json", "text", "none"), "default": "text"}, "on stderr"),
-)
-"""Of every program that measures checkouts (see `checkouts`)."""
-
-
-def protocol(arguments: argparse.Namespace) -> Protocol:
-    """How the options of `run` ask to measure."""
-    names = ("trials", "cache", "seed", "heap", "regime", "burst_s", "deadline_s", "point_deadline_s")
-    told = {name: getattr(arguments, name.removesuffix("_s")) for name in names}
-    usual = BURST_ROUNDS if arguments.regime == "sustained" else DEFAULT.rounds
-    return Protocol(**told, rounds=arguments.rounds or usual)
-
-
-NAMED_BY_POINTS = ("kernel", "case", "backend", "set")
-"""Options that say what a points file says."""
 
 
 def finished_trials(file: Path) -> int:
     """Trials that a file has already: the next one has this number."""
     return file.read_bytes().count(b"\n") if file.exists() and file.suffix != ".gz" else 0
-
-
-def points_file(arguments: argparse.Namespace, checkouts: Sequence[Checkout]) -> PointsFile:
-    """The points that are asked for.  UsageError for a file that cannot be used, or options that say the same."""
-    for option in NAMED_BY_POINTS:
-        if getattr(arguments, option):
-            raise UsageError(f"--{option} beside --points: the points file names what is measured; leave one out")
-    if [checkout.role for checkout in checkouts] != ["head"]:
-        raise UsageError("the points of one checkout are measured at a time: --tree head=PATH")
-    try:
-        return points.read(arguments.points)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def checkouts(arguments: argparse.Namespace) -> list[Checkout]:
-    """The checkouts that the options describe."""
-    sides: dict[str, Side] = dict(arguments.tree or [("head", Side("."))])
-    return [
-        Checkout(role, Path(one.path).resolve(), one.commit, one.date_ms, one.dirty, one.python)
-        for role, one in sides.items()
-    ]
 
 
 # What became of the arms of a run or of a verification: counted once, for the exit code and for people.

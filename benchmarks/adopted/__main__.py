@@ -9,7 +9,6 @@ that can be compared, 3 the script cannot be run, or usage, 130 interrupted (fin
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
@@ -24,20 +23,8 @@ from benchmarks.coordinator import orders
 from benchmarks.coordinator.orders import MeasureOrder
 from benchmarks.coordinator.starting import START_VARIABLE, WAITING
 from benchmarks.plan import Protocol, UsageError
-from benchmarks.program import (
-    CACHE,
-    CHECKOUTS,
-    COUNT,
-    DEFAULT,
-    FILE,
-    FLAG,
-    MEASURED,
-    NEEDED_FILE,
-    NOTHING,
-    SECONDS,
-    Tally,
-)
-from benchmarks.shapes import Unfit, built
+from benchmarks.program import MEASURED, NOTHING, Tally
+from benchmarks.shapes import built
 from benchmarks.trial_file import ROLES, Status
 
 PRINTED = "{out}.{role}.txt"
@@ -46,36 +33,35 @@ PRINTED = "{out}.{role}.txt"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    return program.run(lambda: _run(_parser().parse_args(argv)), "what is finished is kept")
+    words = sys.argv[1:] if argv is None else argv
+    return program.run(lambda: _run(program.asked(MeasuredScript, words)), "what is finished is kept")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = program.StrictParser(
-        prog="python -m benchmarks.adopted", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    program.add(
-        parser,
-        *CHECKOUTS,
-        ("script", {"required": True, "metavar": "JSON"}, "fields of benchmarks.adopted.survey.ScriptRun"),
-        ("out", NEEDED_FILE, "trial file; lines are appended"),
-        ("rounds", COUNT | {"default": DEFAULT.rounds}, "of a trial"),
-        ("trials", COUNT | {"default": 1}, "how many are measured, without orders"),
-        ("orders", FLAG, "ask on stderr for what to measure next, and read it from stdin"),
-        ("cache", CACHE, "state of the caches before a sample"),
-        ("deadline", SECONDS | {"default": 600.0}, "for one step, and between two timers"),
-        ("told", FILE, "write what the script times to this file, and time nothing"),
-    )
-    return parser
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeasuredScript(program.Measuring):
+    """--script: JSON, the fields of benchmarks.adopted.survey.ScriptRun.  --out: trial file; lines are appended.
+
+    --rounds: of a trial.  --trials: how many are measured, without orders.
+    --orders: ask on stderr for what to measure next, and read it from stdin.
+    --cache: its state before a sample, cold or hot.  --deadline: seconds for one step, and between two timers.
+    --told: write what the script times to this file, and time nothing.
+    """
+
+    script: str
+    out: program.File
+    rounds: program.Count = program.DEFAULT.rounds
+    trials: program.Count = 1
+    orders: bool = False
+    cache: program.Cache = "cold"
+    deadline: program.Seconds = 600.0
+    told: program.File | None = None
 
 
-def _run(given: argparse.Namespace) -> int:
-    checkouts = program.checkouts(given)
+def _run(given: MeasuredScript) -> int:
+    checkouts = given.checkouts
     if sorted(one.role for one in checkouts) != sorted(ROLES):
         raise UsageError("a script is compared on two checkouts: --tree base=PATH --tree head=PATH")
-    try:
-        script = built(ScriptRun, json.loads(given.script), closed=True)
-    except (ValueError, Unfit) as error:
-        raise UsageError(f"--script: {error}") from None
+    script = built(ScriptRun, program.literal(given.script), "--script", closed=True)
     if not Path(script.source).is_file():
         raise UsageError(f"there is no script {script.source}")
     _prepare_environment(script)
@@ -83,7 +69,7 @@ def _run(given: argparse.Namespace) -> int:
     protocol = Protocol(given.rounds, given.trials, given.cache, script.seed, deadline_s=given.deadline)
     kept = given.out.with_name(f"{given.out.name}.survey.json")
     try:
-        with ScriptSession(script, checkouts, protocol, kept, program.reporter(given.progress)) as session:
+        with ScriptSession(script, checkouts, protocol, kept, given.report) as session:
             survey = session.survey()
             refuse(survey, script.path)
             session.warnings += warnings(survey)

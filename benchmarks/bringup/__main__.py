@@ -9,7 +9,6 @@ finished).
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import datetime
 import json
@@ -19,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from benchmarks import program, trial_file
 from benchmarks.bringup import STEPS, RankPlace, Row, RowStatus, row
@@ -37,7 +36,7 @@ from benchmarks.coordinator.ranks import (
 from benchmarks.coordinator.trial import Session
 from benchmarks.machine import fingerprint
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
-from benchmarks.shapes import Json, JsonObject
+from benchmarks.shapes import Json, JsonObject, one_of
 from benchmarks.trial_file import FAILED, Status
 
 REPORT = Path(".ridgeline/bringup.json")
@@ -54,29 +53,27 @@ StepResult = JsonObject
 """A finished step in the report: step, status, seconds, rows."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TriedSteps:
+    """--only: this step alone; repeatable.  --tree: checkout whose kernels are tried (default: here).
+
+    --out: the report, JSON.  --progress: on stderr, as json, text or none.
+    """
+
+    only: tuple[Annotated[str, one_of(*STEPS)], ...] = ()
+    tree: program.File = Path()
+    out: program.File = REPORT
+    progress: str = "text"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-
-    def command() -> int:
-        arguments = parser().parse_args(argv)
-        return _bring_up(arguments, [step for step in STEPS if not arguments.only or step in arguments.only])
-
-    return program.run(command, "the report has what is finished")
+    words = sys.argv[1:] if argv is None else argv
+    return program.run(lambda: _bring_up(program.asked(TriedSteps, words)), "the report has what is finished")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    as_written = argparse.RawDescriptionHelpFormatter
-    top = program.StrictParser(prog="python -m benchmarks.bringup", description=__doc__, formatter_class=as_written)
-    add = top.add_argument
-    add("--only", action="append", default=[], choices=STEPS, help="this step alone; repeatable")
-    add("--tree", type=Path, default=Path("."), metavar="PATH", help="checkout whose kernels are tried (default: here)")
-    add("--out", type=Path, default=REPORT, metavar="FILE", help=f"the report, JSON (default: {REPORT})")
-    add("--progress", choices=("json", "text"), default="text", help="on stderr")
-    return top
-
-
-def _bring_up(arguments: argparse.Namespace, steps: Sequence[str]) -> int:
+def _bring_up(arguments: TriedSteps) -> int:
+    steps = [step for step in STEPS if not arguments.only or step in arguments.only]
     begin = time.monotonic()
     trial_file.check_writable(arguments.out)
     progress = CaseCounter(len(steps), program.reporter(arguments.progress))

@@ -5,7 +5,7 @@ Exit codes: 0 everything compiled, 1 something did not, 2 nothing was compiled, 
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
 import fnmatch
 import hashlib
 import importlib
@@ -14,59 +14,64 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from benchmarks import points
+from benchmarks import points, program
 from benchmarks.coordinator.worker_pools import launch_environment
-from benchmarks.isa.compile import ARCHES, UnknownArch, target
+from benchmarks.isa.compile import ARCHES, target
 from benchmarks.isa.metrics import document, finish, will_not_load
 from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
+from benchmarks.plan import UsageError, tiers_of
 from benchmarks.points import Point, PointsFile
-from benchmarks.program import positive
 from benchmarks.shapes import Json, JsonObject
 
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
 
 
-UNITS = """CUs or SMs of the device to compile for, such as 80 for MI308X or 38 for a CPX partition of MI300X
-(default: of the first product of the architecture in kernels/hardware.py)"""
-POINTS = """only the points of this file (benchmarks/points.py), for one --arch: which of them compile, will not load,
-or are the same code in the same launch as others"""
-LAUNCH_CACHE = """leave the binaries where the launches of this environment look for them (TRITON_CACHE_DIR), so that
-measuring on this machine compiles nothing"""
-EXECUTE = """also execute every case of one GPU in an emulator of gfx942 and gfx950, in a small shape, and count what it
-does: `executed` in the result (extra `emulate`)"""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CompiledArms:
+    """--tree: source tree to compile (default: this folder).  --arch: repeatable (default: AMD).
+
+    --tier, --kernel, --case, --backend: only these cases, cases by pattern; the last three are repeatable.
+    --lenient: a name that this tree does not have is not an error.
+    --compute-units: CUs or SMs of the device to compile for, such as 80 for MI308X or 38 for a CPX partition of MI300X
+    (default: of the first product of the architecture in kernels/hardware.py).
+    --points: only the points of this file (benchmarks/points.py), for one --arch: which of them compile, will not load,
+    or are the same code in the same launch as others.
+    --launch-cache: leave the binaries where the launches of this environment look for them (TRITON_CACHE_DIR), so that
+    measuring on this machine compiles nothing.
+    --execute: also execute every case of one GPU in an emulator of gfx942 and gfx950, in a small shape, and count what
+    it does: `executed` in the result (extra `emulate`).
+    --processes: that compile (default: 4; with --points one a core).  --cache: folder of compiled results.
+    --out: file to write (default: standard output).  --timeout, --memory: seconds and MB for one compilation.
+    --progress: on stderr, as json, text or none.
+    """
+
+    tree: program.File = Path()
+    arch: tuple[str, ...] = ()
+    tier: program.Tier = "pr"
+    kernel: tuple[str, ...] = ()
+    case: tuple[str, ...] = ()
+    backend: tuple[str, ...] = ()
+    lenient: bool = False
+    compute_units: program.Count | None = None
+    points: program.File | None = None
+    launch_cache: bool = False
+    execute: bool = False
+    processes: program.Count | None = None
+    cache: program.File = Path(".ridgeline/isa")
+    out: program.File | None = None
+    timeout: program.Seconds = Limits.seconds
+    memory: program.Count = Limits.memory_mb
+    progress: Literal["none", "text", "json"] = "text"
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    root = argparse.ArgumentParser(prog="python -m benchmarks.isa", description=__doc__.splitlines()[0])
-    add = root.add_argument
-    add("--tree", type=Path, default=Path(), help="source tree to compile (default: this folder)")
-    add("--arch", action="append", help=f"one of {', '.join(ARCHES)} (repeatable; default: AMD)")
-    add("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
-    for name, what in (("kernel", "kernel"), ("case", "cases that match the pattern"), ("backend", "backend")):
-        add(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")
-    add("--lenient", action="store_true", help="a name that this tree does not have is not an error")
-    add("--compute-units", type=positive, metavar="N", help=UNITS)
-    add("--points", type=Path, metavar="FILE", help=POINTS)
-    add("--launch-cache", action="store_true", help=LAUNCH_CACHE)
-    add("--execute", action="store_true", help=EXECUTE)
-    add("--processes", type=positive, metavar="N", help="compiling processes (default: 4; with --points one a core)")
-    add("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
-    add("--out", type=Path, help="file to write (default: standard output)")
-    add("--timeout", type=float, default=Limits.seconds, metavar="S", help="for one compilation")
-    add("--memory", type=int, default=Limits.memory_mb, metavar="MB", help="for one compilation")
-    add("--progress", choices=["none", "text", "json"], default="text", help="progress lines on stderr")
-    return root
-
-
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    asked = parser().parse_args(arguments)
     try:
-        result = points_compiled(asked) if asked.points else compiled(asked)
-    except (UnknownArch, ValueError) as error:
+        asked = program.asked(CompiledArms, sys.argv[1:] if arguments is None else arguments)
+        result = points_compiled(asked, asked.points) if asked.points else compiled(asked)
+    except (UsageError, ValueError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return USAGE
     text = json.dumps(result, indent=None if asked.points else 1) + "\n"  # indenting 2000 points takes 0.5 s
@@ -77,10 +82,8 @@ def main(arguments: list[str] | None = None) -> int:
     return _exit_code(result)
 
 
-def compiled(asked: argparse.Namespace) -> JsonObject:
+def compiled(asked: CompiledArms) -> JsonObject:
     """Compile as asked; ValueError for what does not exist."""
-    from kernels.spec import TIERS
-
     arches = list(dict.fromkeys(asked.arch or [a for a in ARCHES if a.startswith("gfx")]))
     for arch in arches:
         target(arch)
@@ -88,9 +91,7 @@ def compiled(asked: argparse.Namespace) -> JsonObject:
         raise ValueError(f"the source tree {asked.tree} is not a folder")
     if asked.out and not asked.out.absolute().parent.is_dir():
         raise ValueError(f"--out {asked.out} cannot be written: its folder does not exist")
-    tiers = TIERS[: TIERS.index(asked.tier) + 1]
-    named = [tuple(names) for names in (asked.kernel, asked.case, asked.backend)]
-    choice = Choice(tiers, *named)
+    choice = Choice(tiers_of(asked.tier), asked.kernel, asked.case, asked.backend)
     runs = compile_all(arches, choice, _setting(asked), _reporter(asked.progress))
     if not asked.lenient:
         _check_names(asked, [run.listing for run in runs if run.listing is not None])
@@ -101,14 +102,14 @@ def compiled(asked: argparse.Namespace) -> JsonObject:
     return result
 
 
-def points_compiled(asked: argparse.Namespace) -> JsonObject:
+def points_compiled(asked: CompiledArms, path: Path) -> JsonObject:
     """Compile the points of a file; ValueError for what does not exist."""
-    if len(asked.arch or []) != 1:
+    if len(asked.arch) != 1:
         raise ValueError("--points goes with one --arch")
     if asked.kernel or asked.case or asked.backend:
         raise ValueError("--points names kernel, cases, backends and knobs; leave --kernel and the like out")
     target(asked.arch[0])
-    file = points.read(asked.points)
+    file = points.read(path)
     wanted = points_of(file)
     named = tuple({"case": point.case, **point.as_json()} for point in wanted)
     choice = Choice(kernels=(file.operator,), points=named)
@@ -119,7 +120,7 @@ def points_compiled(asked: argparse.Namespace) -> JsonObject:
     return document_of_points(file, wanted, run)
 
 
-def _setting(asked: argparse.Namespace) -> CompileSetting:
+def _setting(asked: CompiledArms) -> CompileSetting:
     limits = Limits(asked.timeout, asked.memory)
     asked.cache.mkdir(parents=True, exist_ok=True)
     return CompileSetting(
@@ -132,7 +133,7 @@ def _setting(asked: argparse.Namespace) -> CompileSetting:
     )
 
 
-def _check_names(asked: argparse.Namespace, listings: list[JsonObject]) -> None:
+def _check_names(asked: CompiledArms, listings: list[JsonObject]) -> None:
     """ValueError if a kernel does not exist, or if nothing is left to compile; a broken module excuses both."""
     for listing in listings:
         if listing["broken"]:

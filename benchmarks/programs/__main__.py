@@ -9,7 +9,7 @@ interrupted (finished trials are kept).
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from benchmarks import program, trial_file
 from benchmarks.coordinator import orders
 from benchmarks.coordinator.orders import MeasureOrder
 from benchmarks.plan import Protocol, UsageError
-from benchmarks.program import CHECKOUTS, COUNT, FLAG, NEEDED_FILE, NOTHING, SECONDS, SEED, Tally
+from benchmarks.program import NOTHING, Tally
 from benchmarks.programs.reader import Program, ReaderError, declared
 from benchmarks.programs.session import NothingToRun, ProgramSession
 from benchmarks.shapes import Unfit, built
@@ -30,37 +30,38 @@ PRINTED = "{out}.{role}.txt"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    return program.run(lambda: _run(_parser().parse_args(argv)), "what is finished is kept")
+    words = sys.argv[1:] if argv is None else argv
+    return program.run(lambda: _run(program.asked(MeasuredProgram, words)), "what is finished is kept")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = program.StrictParser(
-        prog="python -m benchmarks.programs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    program.add(
-        parser,
-        *CHECKOUTS,
-        ("program", {"required": True, "metavar": "JSON"}, "fields of benchmarks.programs.reader.Program"),
-        ("out", NEEDED_FILE, "trial file; lines are appended"),
-        ("kept", NEEDED_FILE, "folder that says which checkouts are built"),
-        ("seed", SEED, "of the order of the sides"),
-        ("rounds", COUNT | {"default": 8}, "of a trial: runs of each side"),
-        ("trials", COUNT | {"default": 1}, "how many are measured, without orders"),
-        ("orders", FLAG, "ask on stderr for what to measure next, and read it from stdin"),
-        ("deadline", SECONDS | {"default": 600.0}, "for a build, and for a run"),
-    )
-    return parser
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeasuredProgram(program.Measuring):
+    """--program: JSON, the fields of benchmarks.programs.reader.Program.  --out: trial file; lines are appended.
+
+    --kept: folder that says which checkouts are built.  --seed: of the order of the sides.
+    --rounds: of a trial: runs of each side.  --trials: how many are measured, without orders.
+    --orders: ask on stderr for what to measure next, and read it from stdin.
+    --deadline: seconds for a build, and for a run.
+    """
+
+    program: str
+    out: program.File
+    kept: program.File
+    seed: program.Seed = 0
+    rounds: program.Count = 8
+    trials: program.Count = 1
+    orders: bool = False
+    deadline: program.Seconds = 600.0
 
 
-def _run(given: argparse.Namespace) -> int:
+def _run(given: MeasuredProgram) -> int:
     asked = _program(given.program)
     trial_file.check_writable(given.out)
     protocol = Protocol(given.rounds, given.trials, "hot", given.seed, deadline_s=given.deadline)
     usual = [[MeasureOrder("", (), program.finished_trials(given.out), given.trials)]]
     tally = Tally()
     try:
-        report = program.reporter(given.progress)
-        with ProgramSession(asked, program.checkouts(given), protocol, report, given.kept) as session:
+        with ProgramSession(asked, given.checkouts, protocol, given.report, given.kept) as session:
             for line in session.trials(orders.read() if given.orders else usual):
                 trial_file.append(given.out, line)
                 tally.add_trial(line)

@@ -59,7 +59,7 @@ def test_a_good_run_with_progress_and_no_git(toy_tree, tmp_path):
 
 def test_what_the_caller_does_not_say_of_a_commit_stays_unknown():
     """git belongs to ci, also inside a repository."""
-    [head] = shared.checkouts(command_line.parser().parse_args(["run", "--out", "x", "--tree", f"head={ROOT}"]))
+    [head] = shared.asked(command_line.MeasuredArms, ["--out", "x", "--tree", f"head={ROOT}"]).checkouts
     assert (head.commit, head.date_ms, head.dirty) == (None, None, None)
 
 
@@ -88,17 +88,22 @@ def test_a_knob_is_set_to_what_the_text_says(text, setting):
         ([*RUN, "--tree", "feature=."], "expected ROLE=PATH with ROLE one of base, head"),
         ([*RUN, "--tree", 'head={"commit": "abc"}'], "head.path is missing; allowed: a value"),
         ([*RUN, "--tree", 'head={"path": ".", "env": "x"}'], "head: unknown key 'env'; known: commit, date_ms, dirty"),
-        ([*RUN, "--tier", "daily"], "invalid choice: 'daily'"),
+        ([*RUN, "--tier", "daily"], 'tier is "daily"; allowed: pr, nightly, sweep'),
         (["run", "--out", "/proc/nowhere/x"], "cannot write /proc/nowhere/x"),
         ([*RUN, "--tree", 'head={"path": ".", "date_ms": "yesterday"}'], 'head.date_ms is "yesterday"; allowed: a'),
         ([*RUN, "--tree", 'head={"path": ".", "date_ms": 4102444800001}'], "a whole number from 0 to 4102444800000"),
         ([*RUN, "--deadline", "nan"], "allowed: a number from 0.1 to 86400"),
         ([*RUN, "--set", "tile=1e999"], "JSON cannot hold this value"),
-        ([*RUN, "--heap", "ipx"], "'ipx' is no home of the symmetric heap; known: auto, torch, ipc"),
+        ([*RUN, "--heap", "ipx"], "'ipx' is not a home of the symmetric heap; known: auto, torch, ipc"),
         ([*RUN, "--kernel", "gem", "--tree", f"head={ROOT}"], "no kernel 'gem'; known: all_gather"),
         (["verify", "--out", "x", "--tree", "base=."], "one checkout is verified at a time: --tree head=PATH"),
+        (["measure", "--out", "x"], "'measure' is not a verb; known: run, verify, list, candidates, doctor"),
+        (["run", "--kernel", "gemm"], "out is missing; allowed: a value"),
+        ([*RUN, "--rounds"], "--rounds needs a value"),
+        ([*RUN, "--rounds=many"], 'rounds is "many"; allowed: a whole number from 1'),
+        ([*RUN, "--tree", "head={path}"], 'head is "{path}"; allowed: a table'),
         (["verify", "--out", "x.gz"], "checks are not compressed; name a .jsonl file"),
-        (["verify", "--out", "x", "--rounds", "3"], "unrecognized arguments: --rounds 3"),
+        (["verify", "--out", "x", "--rounds", "3"], "unknown option --rounds; known: --tree, --progress, --out"),
     ],
 )
 def test_usage_errors_give_exit_code_3(arguments, message, tmp_path, monkeypatch, in_process, capsys):
@@ -111,7 +116,7 @@ def test_usage_errors_give_exit_code_3(arguments, message, tmp_path, monkeypatch
 def test_a_wrong_home_of_the_heap_is_refused_by_variable_too(toy_tree, tmp_path):
     done = program("run", "--tree", f"head={toy_tree('tree')}", "--out", tmp_path / "o.jsonl", RIDGELINE_HEAP="ipx")
     assert done.returncode == 3
-    assert "'ipx' is no home of the symmetric heap" in done.stderr
+    assert "'ipx' is not a home of the symmetric heap" in done.stderr
 
 
 INTERRUPTS = [(signal.SIGTERM, "fork"), (signal.SIGINT, "fork"), (signal.SIGTERM, "spawn")]

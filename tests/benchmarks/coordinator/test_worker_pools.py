@@ -149,7 +149,7 @@ def test_the_process_fills_the_cache_of_launches(tmp_path, monkeypatch):
     device = {"arch": "sm_90", "compute_units": 132, "folder": str(directory / "compiled"), "renamed": {}}
     pool = WorkerPool("compiling", sys.executable, ROOT, 1, directory, VARIABLES)
 
-    def ask(op: str, **fields: Any) -> Any:
+    def ask(op, **fields):
         return pool.ask(op, 180.0, op, **fields, **device)[0]
 
     try:
