@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks import plan
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import Session
-from benchmarks.machine import fingerprint, limits
+from benchmarks.machine import limits
 from benchmarks.machine.gpus import open_monitor
 from benchmarks.machine.limits import Problem
 from benchmarks.machine.system import ROOT
@@ -46,12 +46,12 @@ def looked_at(devices: Sequence[Json], environment: Json, folders: Sequence[Path
     node = limits.node_facts(None, folders, root)
     node_problems = (*limits.unseen_gpus(devices, root), *limits.problems(node))
     return {
-        "machine": fingerprint.fingerprint(devices, monitor.facts(0) if monitor else None),
+        "machine": limits.fingerprint(devices, monitor.facts(0) if monitor else None),
         "devices": devices,
         "environment": environment,
         "state": monitor.read(0) if monitor else None,
         "why_no_state": why_no_state,
-        "unseen_gpu": fingerprint.unseen_gpu(devices, environment, root),
+        "unseen_gpu": limits.unseen_gpu(devices, environment, root),
         "broken": [],
         "node": {"problems": [problem.as_json() for problem in node_problems], "facts": node.compact()},
     }
@@ -88,7 +88,7 @@ def _devices(report: Json) -> Iterator[Problem]:
     if why := report["unseen_gpu"]:
         text, next_step = "the GPU of this machine is not seen by torch", "correct it: nothing is measured until then"
         yield Problem("unseen_gpu", "error", text, next_step, why)
-    if unknown := fingerprint.unknown_warning(machine):
+    if unknown := limits.unknown_warning(machine):
         text = f"{machine['device']} ({machine['arch']}) is not in the table of hardware"
         next_step = "add it to kernels/hardware.py: DEVICES, with its source and date"
         yield Problem("unknown_hardware", "warning", text, next_step, f"times are right, but {unknown}")

@@ -5,7 +5,7 @@ modules that these import, directly or indirectly, in whatever folder the reposi
 Python in the folders of such modules, and those whose names, endings or folders stand in their strings; and from what a
 compiler makes of C, C++, CUDA and HIP.  Where an import cannot be followed, every file of the tree counts.  So it is
 more than what runs, never less, unless a program assembles the name of a data file from pieces that say nothing of it;
-what did run is looked at by who measures (benchmarks.worker.ran).
+what did run is looked at by who measures (benchmarks.naming).
 """
 
 from __future__ import annotations
@@ -384,7 +384,7 @@ class CheckoutCode:
         return sorted(part for part in parts if part.isidentifier() and not part.startswith("__"))
 
     def ran(self, module: str, files: Iterable[str], foreign: Iterable[Sequence[str]]) -> Ran:
-        """What a process that ran operators of a module ran, by what benchmarks.worker.ran saw there."""
+        """What a process that ran operators of a module ran, by what benchmarks.naming saw there."""
         known, own, fault = self.files(module), {}, ""
         for name, file in foreign:
             fault = fault or self._foreign(name, file)

@@ -34,7 +34,7 @@ from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
 from benchmarks.coordinator.ranks import VARIABLES
 from benchmarks.coordinator.samples import failed_entry, is_sound
 from benchmarks.coordinator.trial import CaseEntries, Session
-from benchmarks.machine import fingerprint
+from benchmarks.machine import system
 from benchmarks.plan import PlannedCase, Protocol, Selection, WarmUp
 from benchmarks.shapes import Json, JsonObject, built
 from benchmarks.trial_file import Status
@@ -221,7 +221,7 @@ class ScriptSession(Session):
     ) -> None:
         """Start what _sides gives, into a dict whose owner ends it."""
         checkouts = [only] if only else list(self.checkouts)
-        cores = fingerprint.cores()
+        cores = system.cores()
         if self._ranks > 1 and turn % 2:
             checkouts.reverse()
         for one in checkouts:

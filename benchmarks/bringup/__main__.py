@@ -34,7 +34,7 @@ from benchmarks.coordinator.ranks import (
     started,
 )
 from benchmarks.coordinator.trial import Session
-from benchmarks.machine import fingerprint
+from benchmarks.machine import limits, system
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
 from benchmarks.shapes import Json, JsonObject, one_of
 from benchmarks.trial_file import FAILED, Status
@@ -89,7 +89,7 @@ def _bring_up(arguments: TriedSteps) -> int:
                 finished.append(step)
                 progress.done += 1
         finally:  # an interrupted bring-up has a report too, which says so
-            machine = {name: fact for name, fact in fingerprint.fingerprint(bringup.devices).items() if name != "name"}
+            machine = {name: fact for name, fact in limits.fingerprint(bringup.devices).items() if name != "name"}
             counts = Counter(row["status"] for result in results for row in result["rows"])
             report = {
                 "format": FORMAT,
@@ -142,7 +142,7 @@ class Bringup:
             seen = self._asked("importing torch and asking for the devices", 1, PROBE_S, "probe")
             self.devices, self.environment = seen["devices"], seen["environment"]
             missing = f"torch cannot be imported: {self.environment.get('torch_missing', 'no reason given')}"
-            unseen = fingerprint.unseen_gpu(self.devices, self.environment)
+            unseen = limits.unseen_gpu(self.devices, self.environment)
             self.fault = unseen if self.environment.get("torch") else missing
         except Failed as error:
             self.fault = f"the first process gave no answer: {error.failure.why}"
@@ -160,7 +160,7 @@ class Bringup:
     @property
     def world(self) -> int:
         """Ranks of a step: one per GPU, two without one."""
-        return len(self.devices) or min(CPU_RANKS, fingerprint.cpu_count())
+        return len(self.devices) or min(CPU_RANKS, system.cpu_count())
 
     def obstacle(self, step: str) -> str:
         """Why a step is not tried, "" if it is."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import reach, trial_file
 from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed, WorkerPool, started
-from benchmarks.machine.fingerprint import unseen_gpu
+from benchmarks.machine.limits import unseen_gpu
 from benchmarks.plan import unknown_kernel
 from benchmarks.reach import CheckoutCode
 from benchmarks.shapes import Json, JsonObject

@@ -29,7 +29,7 @@ from benchmarks.coordinator.lanes import Quiet, SecondsLedger
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, PlannedTrial, Report, in_turns, one_at_a_time
 from benchmarks.coordinator.ranks import VARIABLES, Failure, WorkerPool, make_directories, remove_directories
 from benchmarks.coordinator.worker_pools import CompiledAhead, WorkerPools, WorkerSetting
-from benchmarks.machine import fingerprint, limits
+from benchmarks.machine import limits, system
 from benchmarks.machine.gpus import Recorder, open_monitor
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 from benchmarks.shapes import Json, JsonObject
@@ -122,7 +122,7 @@ class Session:
     def refuse_unseen_gpu(self) -> None:
         """UsageError if the machine has a GPU that a checkout's torch does not see."""
         for description in self.descriptions.values():
-            if why := fingerprint.unseen_gpu(description.devices, description.environment):
+            if why := limits.unseen_gpu(description.devices, description.environment):
                 raise UsageError(why)
 
     def __exit__(self, *_: object) -> None:
@@ -159,7 +159,7 @@ class Session:
                 )
         self.devices = self.descriptions[first.role].devices
         self._monitor, self._why_no_state = open_monitor(self.devices)
-        self.machine = fingerprint.fingerprint(self.devices, self._monitor.facts(0) if self._monitor else None)
+        self.machine = limits.fingerprint(self.devices, self._monitor.facts(0) if self._monitor else None)
         addresses = {device["pci"] for device in self.devices if device.get("pci")}
         self._preflight = limits.examined(limits.node_facts(addresses))
 
@@ -219,7 +219,7 @@ class Session:
     def _compile(self, wanted: Sequence[PlannedTrial]) -> None:
         """Have what these trials launch compiled beside them."""
         if not self._ahead:
-            count = worker_pools.processes(self.machine["kind"], lanes.free_cores(fingerprint.cpu_count()))
+            count = worker_pools.processes(self.machine["kind"], lanes.free_cores(system.cpu_count()))
             device = {name: self.machine[name] for name in ("arch", "compute_units")}
             device["folder"] = str(self._directory / "compiled")
             about = {one.role: {**device, "renamed": dict(one.renamed)} for one in self.checkouts}
@@ -252,7 +252,7 @@ class Session:
             return 1
         self._quiet.room = lanes.SHARE * (self.machine["memory_bytes"] or 0)
         ranks = max((case.world for one in wanted for case in one.cases if not case.skip), default=1)
-        return lanes.how_many(kind, fingerprint.cpu_count(), ranks * len(self.checkouts))
+        return lanes.how_many(kind, system.cpu_count(), ranks * len(self.checkouts))
 
     def _sound(self, line: Json) -> bool:
         """Whether nothing in a trial could be another one's fault: no arm failed, and nothing was left running."""
@@ -362,7 +362,7 @@ class Session:
             renamed={one.role: dict(one.renamed) for one in self.checkouts},
             compute_units=self.machine["compute_units"],
             threads=self._threads(world),
-            cores=fingerprint.cores() if self.machine["kind"] == "cpu" else (),
+            cores=system.cores() if self.machine["kind"] == "cpu" else (),
             flush_bytes=self.flush_bytes() if flushed else 0,
             heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory,
@@ -374,14 +374,14 @@ class Session:
 
     def flush_bytes(self) -> int:
         """What is read between two samples so that the caches are cold."""
-        return plan.flush_bytes(self.machine, self.devices, fingerprint.host_cache_bytes())
+        return plan.flush_bytes(self.machine, self.devices, system.host_cache_bytes())
 
     def _threads(self, world: int) -> int:
         """Of a rank; on a CPU it has a core (worker.probe.settle_on)."""
-        return 1 if self.machine["kind"] == "cpu" else max(1, fingerprint.cpu_count() // world)
+        return 1 if self.machine["kind"] == "cpu" else max(1, system.cpu_count() // world)
 
     def _warnings(self, name: str) -> list[str]:
-        found = [unknown] if (unknown := fingerprint.unknown_warning(self.machine)) else []
+        found = [unknown] if (unknown := limits.unknown_warning(self.machine)) else []
         for role, description in self.descriptions.items():
             if name not in description.kernels:
                 hidden = any(one["declares"] is None or name in one["declares"] for one in description.broken)

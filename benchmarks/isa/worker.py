@@ -20,8 +20,8 @@ from typing import Any
 
 from .. import naming
 from ..lifetime import end_with_starter
+from ..naming import RanFiles
 from ..shapes import Json, JsonObject
-from ..worker.ran import RanFiles
 from .compile import ARCHES, Cache, Compiler, first_cause
 
 TAKE_KNOBS = "declare it as (case, arch, **knobs) and put them over config()"

@@ -1,5 +1,5 @@
 """Everything that is read of a machine, and whether it is fit to measure.  Without torch, without a process on a GPU.
 
 `gpus` and `system` read facts: NVML, amdsmi, files of the kernel.  `limits` judges them by one list, for the doctor,
-the preflight of a run and the line of a trial.  `fingerprint` names the machine.
+the preflight of a run and the line of a trial, and names the machine.
 """

@@ -1,4 +1,4 @@
-"""Is a machine fit to measure?  One list of facts, limits and sentences.
+"""Is a machine fit to measure?  One list of facts, limits and sentences; and what machine it is.
 
 An "error" fails the machine: its times would not be those of a healthy one, so no verdict rests on them.  A "warning"
 is kept beside the times.  A fact that a machine does not report is not a problem.
@@ -7,7 +7,11 @@ is kept beside the times.  A fact that a machine does not report is not a proble
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import os
+import platform
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +20,9 @@ from typing import Any, Literal
 from benchmarks.machine import gpus, system
 from benchmarks.machine.gpus import GpuFacts
 from benchmarks.machine.system import HIDING, ROOT, HostFacts
-from benchmarks.shapes import JsonObject
-from kernels.hardware import by_market_name
+from benchmarks.plan import known_hardware
+from benchmarks.shapes import Json, JsonObject
+from kernels.hardware import by_market_name, normal_chip_id
 
 LEAST_DISK_BYTES, LOW_DISK_BYTES = 100 << 20, 2 << 30
 """A trial file of the pr tier has some MB; with less than the first a run ends in the middle.  A nightly run writes
@@ -340,3 +345,88 @@ def unseen_gpus(devices: Sequence[Mapping[str, Any]], root: Path = ROOT) -> Iter
             "--group-add), and torch built for its architecture",
             "what uses several GPUs may not run, or means something else, until then",
         )
+
+
+def unseen_gpu(devices: Sequence[Json], environment: Json, root: Path = ROOT) -> str:
+    """Why the GPU of this machine is not seen by torch, with the next step; "" if it is, or is hidden on purpose.
+
+    devices: worker.probe.devices(); environment: worker.probe.environment().  A run that fell back to the CPU without a
+    word would be taken for the GPU's.
+    """
+    device = system.gpu_file(root)
+    if devices or not device or any(os.environ.get(name) in ("", "-1") for name in HIDING):
+        return ""
+    torch = environment.get("torch")
+    why = f"torch {torch} sees none" if torch else f"torch cannot be imported ({environment.get('torch_missing')})"
+    build = f"hip {environment.get('hip')}, cuda {environment.get('cuda')}"
+    return (
+        f"this machine has a GPU ({device}), but {why} ({build}); use the Python that has the GPU build of torch "
+        "(`make PYTHON=...` in a clone), check the permission on the device, or hide the GPU to time the CPU: "
+        "CUDA_VISIBLE_DEVICES= (HIP_VISIBLE_DEVICES=)"
+    )
+
+
+# ---- what machine this is: by what the devices report, never by a label of a runner ----------------------------------
+
+
+def fingerprint(devices: Sequence[Json], gpu: GpuFacts | None = None) -> JsonObject:
+    """The machine of a trial line.  devices: worker.probe.devices(); gpu: what the first tells of itself."""
+    gpu, first = gpu or GpuFacts(""), devices[0] if devices else {}
+    cpu, ram_bytes = system.cpu_name(), system.ram_bytes()
+    machine = {
+        "kind": "gpu" if devices else "cpu",
+        "arch": first.get("arch", "cpu"),
+        "device": first.get("name", cpu),
+        "market_name": None,
+        "count": len(devices) or 1,
+        "compute_units": first.get("compute_units"),
+        "memory_bytes": first.get("memory_bytes", ram_bytes),
+        "power_cap_w": gpu.power_cap_w,
+        "chip_id": _chip_id(first) or gpu.chip_id or None,
+        "partition": f"{gpu.compute}/{gpu.memory}" if gpu.compute and gpu.memory else None,
+        "driver": gpu.driver or None,
+        "cpu": cpu,
+        "cpu_count": system.cpu_count(),
+        "ram_bytes": ram_bytes,
+        "os": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
+        "host": None,
+    }
+    known = known_hardware(machine)
+    machine["market_name"] = known.market_name if known else None
+    return {"name": machine_name(machine), **machine}
+
+
+def unknown_warning(machine: Json) -> str | None:
+    """A sentence if the device is not in the table of peaks."""
+    if machine["kind"] == "cpu" or known_hardware(machine):
+        return None
+    return (
+        f"peak unknown: {machine['device']!r} ({machine['arch']}, {machine['compute_units']} CUs, chip "
+        f"{machine['chip_id']}) is not in kernels/hardware.py: DEVICES; add it there to see % of peak"
+    )
+
+
+VENDOR_WORDS = re.compile(r"\b(nvidia|amd|instinct|intel|corporation|inc|cpu|processor|\(r\)|\(tm\))")
+"""Words of a device's name that the machine's name leaves out."""
+
+
+def machine_name(machine: Json) -> str:
+    """A readable slug and a digest of the static identity: never a driver, never a host name."""
+    keys = ("kind", "arch", "device", "count", "compute_units", "power_cap_w", "chip_id", "partition")
+    if machine["kind"] == "cpu":
+        keys = ("kind", "device", "cpu_count")
+    identity = json.dumps([machine[key] for key in keys])
+    bare = VENDOR_WORDS.sub(" ", machine["device"].lower())
+    slug = re.sub(r"[^a-z0-9]+", "-", bare).strip("-")[:24].strip("-") or machine["arch"]
+    count = f"x{machine['count']}" if machine["kind"] == "gpu" else f"-cpu{machine['cpu_count']}"
+    return f"{slug}{count}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+
+
+def _chip_id(device: Json) -> str | None:
+    """PCI device id, four hex digits, from sysfs: the same place on AMD and NVIDIA."""
+    if not device.get("pci"):
+        return None
+    try:
+        return normal_chip_id(Path(f"/sys/bus/pci/devices/{device['pci']}/device").read_text().strip())
+    except OSError:
+        return None

@@ -10,6 +10,8 @@ import contextlib
 import dataclasses
 import errno
 import os
+import platform
+import random
 import re
 import resource
 import shutil
@@ -162,3 +164,53 @@ def free_bytes(folder: Path) -> int | None:
     with contextlib.suppress(OSError, StopIteration):
         return shutil.disk_usage(next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())).free
     return None
+
+
+# ---- its CPU and memory ----------------------------------------------------------------------------------------------
+
+
+def cpu_count() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def cores() -> list[int]:
+    """The cores that ranks of a trial on a CPU run on, in turn: both sides on the same, other trials on others."""
+    known = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    first = random.randrange(len(known))
+    return known[first:] + known[:first]
+
+
+def cpu_name() -> str:
+    """Model name as Linux gives it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.lower().startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return platform.processor() or platform.machine()
+
+
+def ram_bytes() -> int | None:
+    """Of the machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None
+
+
+HOST_CACHE_BYTES = 32 << 20
+"""Assumed last-level cache of a CPU that reports none (2026: most servers have 32 MiB per cluster of cores)."""
+
+
+def host_cache_bytes() -> int:
+    """Size of the largest cache of the first CPU in bytes, as Linux reports it."""
+    sizes = [_bytes(path.read_text()) for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    return max(sizes, default=HOST_CACHE_BYTES)
+
+
+def _bytes(text: str) -> int:
+    text = text.strip()
+    scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)
+    return int(text.rstrip("KMGkmg")) * scale

@@ -40,7 +40,7 @@ def serve(requests: int, answers: int, checkout: str) -> None:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
     from ..channel import WorkerEnd, error_answer
-    from .ran import RanFiles
+    from ..naming import RanFiles
     from .requests import Service
 
     lifetime.keep_orphans()

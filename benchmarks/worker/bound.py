@@ -64,7 +64,10 @@ _WATCHED: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
 Patches of Event.elapsed_time, synchronize, perf_counter and the tests of equality have been published
 (tests/benchmarks/exploits/exploits.py)."""
 
-OURS = tuple(f"ridgeline.house.{name}" for name in ("benchmarks.worker.", "benchmarks.channel", "kernels.numerics"))
+OURS = tuple(
+    f"ridgeline.house.{name}"
+    for name in ("benchmarks.worker.", "benchmarks.channel", "benchmarks.naming", "kernels.numerics")
+)
 """Modules of the harness in a measuring process; all that they define is watched, from when they are loaded."""
 
 

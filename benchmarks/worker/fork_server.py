@@ -51,7 +51,7 @@ first torch.profiler inductor's settings, 2 to 4 s in each process of ranks (tor
 TOUCHED = ("/dev/nvidia-uvm", "/dev/kfd")
 """Files that CUDA's and HIP's initialisation open; what is forked after it cannot use the device."""
 
-OURS = ("channel", *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe", "ran")))
+OURS = ("channel", *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe")))
 """Imported before any fork, as far as they can be; a process that needs one that cannot meets the reason itself."""
 
 

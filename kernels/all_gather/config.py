@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels._shared.collectives.config import block_bytes
+from kernels._shared.collectives.cases import block_bytes
 from kernels._shared.tuning import first_then, read_tuned, tuned_file, tuned_knobs, without
 from kernels.all_gather.cases import MIB
 from kernels.spec import Case, Tuned, Unsupported

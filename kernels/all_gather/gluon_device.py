@@ -9,7 +9,7 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernels._shared.collectives.config import lanes
+from kernels._shared.collectives.cases import lanes
 from kernels._shared.collectives.launch import constants_of_all
 from kernels.all_gather.device import WORD, fanout_of, push_compilation, pushing, shard_words, words_of
 from kernels.spec import Case, Compilation

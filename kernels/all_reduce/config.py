@@ -1,5 +1,5 @@
 """Knobs of our all-reduce; programs, num_warps, unroll, load, store and wait are explained in
-kernels/_shared/collectives/config.py.
+kernels/_shared/collectives/cases.py.
 
 algorithm     "one_shot_push": send all to all, then add; one barrier, (world - 1) * S over the links: for few bytes.
               "one_shot_pull": read all from all; two barriers, but nothing is staged.
@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels._shared.collectives.cases import KIB, MIB, size_class
-from kernels._shared.collectives.config import in_chunks, known, spread, with_algorithms
+from kernels._shared.collectives.cases import KIB, MIB, in_chunks, known, size_class, spread, with_algorithms
 from kernels._shared.tuning import first_then, tuned_file, tuned_knobs
 from kernels.spec import Case, Tuned
 

@@ -1,5 +1,5 @@
 """Knobs of our all-to-all; programs, num_warps, unroll, load, store and wait are explained in
-kernels/_shared/collectives/config.py.
+kernels/_shared/collectives/cases.py.
 
 groups        groups of programs that share out the receivers; 1 = every program sends to all, world = to one each.
 staged        blocks of a program that go through a stage of the receiver, which then need not be ready for them.
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels._shared.collectives.cases import KIB, size_class
-from kernels._shared.collectives.config import known, shapes, spread
+from kernels._shared.collectives.cases import KIB, known, shapes, size_class, spread
 from kernels._shared.tuning import first_then, tuned_file, tuned_knobs
 from kernels.spec import Case, Tuned
 

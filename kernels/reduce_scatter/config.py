@@ -1,5 +1,5 @@
 """Knobs of our reduce-scatter; programs, num_warps, unroll, load, store, wait are explained in
-kernels/_shared/collectives/config.py.
+kernels/_shared/collectives/cases.py.
 
 algorithm     "pull": read one's own part from all ranks; two barriers, nothing is staged.
               "push": send every rank its part, then add; one barrier, and the parts go through HBM once more.
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels._shared.collectives.cases import KIB, MIB, size_class
-from kernels._shared.collectives.config import in_chunks, known, spread, with_algorithms
+from kernels._shared.collectives.cases import KIB, MIB, in_chunks, known, size_class, spread, with_algorithms
 from kernels._shared.tuning import first_then, tuned_file, tuned_knobs
 from kernels.spec import Case, Tuned
 

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks import __main__ as command_line
 from benchmarks import program as shared
-from benchmarks.machine import fingerprint
+from benchmarks.machine import system as machine
 from tests.kit import HANGS_S
 
 TOY = Path(__file__).parent / "toytree"
@@ -69,7 +69,7 @@ def processes_with(text: object, place: str = "cmdline") -> list[str]:
 def small_caches():
     """A host with 32 MB of cache: where there are 480 MB, the flush before every sample on the CPU takes 0.1 s."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fingerprint, "host_cache_bytes", lambda: 32 << 20)
+        patch.setattr(machine, "host_cache_bytes", lambda: 32 << 20)
         yield
 
 

@@ -173,7 +173,7 @@ from benchmarks import naming
 naming.settle()
 from pathlib import Path
 checkout = Path(sys.argv[1])
-ran = naming.our("benchmarks.worker.ran")
+ran = naming.our("benchmarks.naming")
 naming.open_to(checkout)
 watching = ran.RanFiles(checkout)
 exec(sys.argv[2])

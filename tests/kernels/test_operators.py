@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from kernels._shared.collectives.config import lanes
+from kernels._shared.collectives.cases import lanes
 from kernels._shared.tuning import all_knobs, described, points
 from kernels.gemm import vendors as gemm_vendors
 from kernels.hardware import DEVICES, UnknownHardware

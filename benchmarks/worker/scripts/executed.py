@@ -34,8 +34,8 @@ from typing import Any
 
 import torch
 
+from ...naming import mapped
 from .. import code_hash
-from ..ran import mapped
 
 KNOWN_C = frozenset(
     {*sys.stdlib_module_names, "torch", "triton", "numpy", "__triton_launcher", "cuda_utils", "hip_utils"}

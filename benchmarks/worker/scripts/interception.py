@@ -26,7 +26,7 @@ from typing import Any
 
 from ...channel import error_answer
 from ...shapes import JsonObject
-from . import skipping, tuning
+from . import skipping
 from .ranks import Ranks
 
 Call = Callable[[], Any]
@@ -90,10 +90,10 @@ class ScriptTask:
 class Interceptor:
     """Takes the closures of a script.  channel: to the coordinator, of this process.  taken: how many it took.
 
-    busy: one of them is looked at or timed.
+    tuning: a timers.Tuning.  busy: one of them is looked at or timed.
     """
 
-    def __init__(self, channel: Any, task: ScriptTask, ranks: Ranks) -> None:
+    def __init__(self, channel: Any, task: ScriptTask, ranks: Ranks, tuning: Any) -> None:
         self._channel, self._task, self._script, self._ranks = channel, task, task.script, ranks
         self._root = task.checkout.rstrip(os.sep) + os.sep
         self._names = ClosureNames(self.is_users)
@@ -105,7 +105,7 @@ class Interceptor:
         self._closures: Any = None
         self._calls = skipping.Activations(self._root)
         self.skips = skipping.Skips(task.unwanted, self._root, self._passed, lambda: self.taken)
-        self.tuning = tuning.Tuning(ranks.path(task.tuned), task.role, task.wanted is None)
+        self.tuning = tuning
         self._begin = time.monotonic()
 
     def wants(self, frame: FrameType) -> bool:

@@ -37,7 +37,8 @@ def run(task: JsonObject, channel: Any) -> JsonObject:
     what = ScriptTask(**task)
     ranks = Ranks(what.rank, what.world, what.port, what.store)
     os.environ.update(ranks.variables())
-    to = Interceptor(channel, what, ranks)
+    tuning = timers.Tuning(ranks.path(what.tuned), what.role, what.wanted is None)
+    to = Interceptor(channel, what, ranks, tuning)
     ranks.before_group = to.wait_for_turn
     programs = Programs(to.is_users, what.packages, ranks)
     clocks = own_clocks.OwnClocks(to)

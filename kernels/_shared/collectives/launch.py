@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from kernels._shared.collectives.cases import on_heap
-from kernels._shared.collectives.config import block_bytes, lanes
+from kernels._shared.collectives.cases import block_bytes, lanes, on_heap
 from kernels.hardware import compute_units
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap

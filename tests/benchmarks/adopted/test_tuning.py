@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.worker.scripts.tuning import Tuning, chosen
+from benchmarks.worker.scripts.timers import Tuning, chosen
 
 pytestmark = pytest.mark.slow  # imports Triton
 

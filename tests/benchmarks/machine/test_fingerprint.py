@@ -10,7 +10,7 @@ import pytest
 from benchmarks import doctor
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import measure
-from benchmarks.machine import fingerprint
+from benchmarks.machine import limits, system
 from benchmarks.machine.gpus import GpuFacts
 from benchmarks.plan import Selection, UsageError
 from benchmarks.verify import verify
@@ -39,30 +39,30 @@ MI300X = {
 
 def test_the_name_of_a_machine_is_its_static_identity():
     gpu = GpuFacts("0000:01:00.0", chip_id="2335", driver="580.1", power_cap_w=700.0)
-    one = fingerprint.fingerprint([H200, H200], gpu)
+    one = limits.fingerprint([H200, H200], gpu)
     assert one["name"].startswith("h200x2-")
     assert one["market_name"] == "H200 SXM"
     assert one["host"] is None
-    assert fingerprint.fingerprint([H200, H200], dataclasses.replace(gpu, driver="590.0"))["name"] == one["name"]
-    assert fingerprint.fingerprint([H200], gpu)["name"] != one["name"]
-    assert fingerprint.fingerprint([H200, H200], dataclasses.replace(gpu, power_cap_w=500.0))["name"] != one["name"]
-    assert fingerprint.fingerprint([MI300X], dataclasses.replace(gpu, chip_id="74a1"))["name"].startswith("mi300xx1-")
+    assert limits.fingerprint([H200, H200], dataclasses.replace(gpu, driver="590.0"))["name"] == one["name"]
+    assert limits.fingerprint([H200], gpu)["name"] != one["name"]
+    assert limits.fingerprint([H200, H200], dataclasses.replace(gpu, power_cap_w=500.0))["name"] != one["name"]
+    assert limits.fingerprint([MI300X], dataclasses.replace(gpu, chip_id="74a1"))["name"].startswith("mi300xx1-")
 
 
 def test_a_cpu_is_named_as_linux_does_and_otherwise_as_python_does(monkeypatch):
     told = "processor\t: 0\nmodel name\t: Fast CPU: 96 cores \nmodel name\t: another\n"
     monkeypatch.setattr(Path, "read_text", lambda file: told)
-    assert fingerprint.cpu_name() == "Fast CPU: 96 cores"
+    assert system.cpu_name() == "Fast CPU: 96 cores"
     monkeypatch.setattr(Path, "read_text", lambda file: "processor\t: 0\n")
-    monkeypatch.setattr(fingerprint.platform, "processor", lambda: "arm")
-    assert fingerprint.cpu_name() == "arm"
+    monkeypatch.setattr(system.platform, "processor", lambda: "arm")
+    assert system.cpu_name() == "arm"
 
 
 def test_an_unknown_device_is_measured_with_a_warning_that_names_the_table():
-    strange = fingerprint.fingerprint([{**H200, "arch": "sm_999", "name": "NVIDIA X1"}])
+    strange = limits.fingerprint([{**H200, "arch": "sm_999", "name": "NVIDIA X1"}])
     assert strange["market_name"] is None
-    assert "kernels/hardware.py: DEVICES" in fingerprint.unknown_warning(strange)
-    assert fingerprint.unknown_warning(fingerprint.fingerprint([])) is None
+    assert "kernels/hardware.py: DEVICES" in limits.unknown_warning(strange)
+    assert limits.unknown_warning(limits.fingerprint([])) is None
 
 
 # A GPU that torch does not see is said aloud; nothing is measured on the CPU in its place.
@@ -76,33 +76,33 @@ def root(request, tmp_path, monkeypatch):
     """The root of a machine with a GPU's device file."""
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / request.param).touch()
-    for name in fingerprint.HIDING:
+    for name in limits.HIDING:
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 
 def test_the_wrong_torch_is_named_with_the_next_step(root):
-    said = fingerprint.unseen_gpu([], CPU_TORCH, root)
+    said = limits.unseen_gpu([], CPU_TORCH, root)
     assert "torch 2.13.0+cpu sees none (hip None, cuda None)" in said
     assert str(root / "dev") in said
     assert "make PYTHON=" in said
     missing = {"torch": None, "torch_missing": "ModuleNotFoundError: No module named 'torch'"}
-    assert "torch cannot be imported (ModuleNotFoundError" in fingerprint.unseen_gpu([], missing, root)
+    assert "torch cannot be imported (ModuleNotFoundError" in limits.unseen_gpu([], missing, root)
 
 
 def test_a_gpu_that_is_seen_absent_or_hidden_is_no_fault(root, monkeypatch):
-    assert fingerprint.unseen_gpu([{"name": "MI300X"}], CPU_TORCH, root) == ""
-    assert fingerprint.unseen_gpu([], CPU_TORCH, root / "none") == ""
+    assert limits.unseen_gpu([{"name": "MI300X"}], CPU_TORCH, root) == ""
+    assert limits.unseen_gpu([], CPU_TORCH, root / "none") == ""
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
-    assert fingerprint.unseen_gpu([], CPU_TORCH, root) == ""
+    assert limits.unseen_gpu([], CPU_TORCH, root) == ""
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0")
-    assert fingerprint.unseen_gpu([], CPU_TORCH, root) != ""
+    assert limits.unseen_gpu([], CPU_TORCH, root) != ""
 
 
 @pytest.mark.slow
 def test_nothing_is_measured_or_verified_and_the_doctor_says_so(root, tmp_path, monkeypatch):
-    real = fingerprint.unseen_gpu
-    monkeypatch.setattr(fingerprint, "unseen_gpu", lambda devices, environment, *_: real(devices, environment, root))
+    real = limits.unseen_gpu
+    monkeypatch.setattr(limits, "unseen_gpu", lambda devices, environment, *_: real(devices, environment, root))
     checkout = Checkout("head", TOY)
     with pytest.raises(UsageError, match="this machine has a GPU"):
         next(measure(["pairs"], [checkout]))
