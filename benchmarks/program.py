@@ -3,6 +3,7 @@ what became of the arms of a run or of a verification."""
 
 from __future__ import annotations
 
+import argparse
 import collections
 import dataclasses
 import inspect
@@ -10,10 +11,9 @@ import json
 import signal
 import sys
 import traceback
-import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from benchmarks import lifetime, trial_file
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
@@ -73,26 +73,25 @@ def asked(kind: type[Asked], words: Sequence[str]) -> Asked:
 
     UsageError and Unfit name what is wrong.  --help prints the docstring of the class and leaves.
     """
-    fields = {f"--{field.name.replace('_', '-')}": field for field in dataclasses.fields(typing.cast(Any, kind))}
-    values: JsonObject = {}
-    left = collections.deque(words)
-    while left:
-        option, given, value = left.popleft().partition("=")
-        if option == "--help":
-            print(f"{inspect.getdoc(kind)}\n\noptions: {' '.join(fields)}")
-            raise SystemExit(MEASURED)
-        if option not in fields:
-            raise UsageError(f"unknown option {option}; known: {', '.join(fields)}")
-        name, wanted = fields[option].name, str(fields[option].type)
-        if wanted == "bool":
-            values[name] = True
-        elif not (given or left):
-            raise UsageError(f"{option} needs a value")
-        elif wanted.startswith("tuple"):
-            values[name] = [*values.get(name, ()), value if given else left.popleft()]
-        else:
-            values[name] = value if given else left.popleft()
-    return built(kind, values, closed=True)
+    parser = argparse.ArgumentParser(
+        usage=argparse.SUPPRESS,
+        description=inspect.getdoc(kind),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+    options = {f"--{field.name.replace('_', '-')}": str(field.type) for field in dataclasses.fields(cast(Any, kind))}
+    for option, wanted in options.items():
+        several = "append" if wanted.startswith("tuple") else "store"
+        parser.add_argument(option, action="store_true" if wanted == "bool" else several)
+    try:
+        values, unknown = parser.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        raise UsageError(str(error)) from None
+    if unknown:
+        raise UsageError(f"unknown option {unknown[0]}; known: {', '.join(options)}")
+    return built(kind, vars(values), closed=True)
 
 
 def literal(text: str) -> Any:

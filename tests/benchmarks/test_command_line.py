@@ -99,7 +99,7 @@ def test_a_knob_is_set_to_what_the_text_says(text, setting):
         (["verify", "--out", "x", "--tree", "base=."], "one checkout is verified at a time: --tree head=PATH"),
         (["measure", "--out", "x"], "'measure' is not a verb; known: run, verify, list, candidates, doctor"),
         (["run", "--kernel", "gemm"], "out is missing; allowed: a value"),
-        ([*RUN, "--rounds"], "--rounds needs a value"),
+        ([*RUN, "--rounds"], "argument --rounds: expected one argument"),
         ([*RUN, "--rounds=many"], 'rounds is "many"; allowed: a whole number from 1'),
         ([*RUN, "--tree", "head={path}"], 'head is "{path}"; allowed: a table'),
         (["verify", "--out", "x.gz"], "checks are not compressed; name a .jsonl file"),
