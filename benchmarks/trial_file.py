@@ -319,7 +319,27 @@ def packed(declaration: Json) -> bytes:
 
     It is four fifths of the text of a trial, and hundreds of lines hold the same one.
     """
-    return marshal.dumps(declaration, 2)  # without references, which depend on how the value was made
+    return _packed(_Same(declaration))
+
+
+@functools.lru_cache(maxsize=64)
+def _packed(declaration: _Same) -> bytes:
+    return marshal.dumps(declaration.value, 2)  # without references, which depend on how the value was made
+
+
+class _Same:
+    """A value that equals itself alone; nobody changes a declaration that a line has."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Json) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
 
 
 @functools.lru_cache(maxsize=64)

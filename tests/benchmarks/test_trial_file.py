@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import copy
 import gzip
 import json
 import math
@@ -35,9 +36,9 @@ def test_what_is_not_a_trial_is_not_written():
 @pytest.mark.parametrize("world", [True, 1.0, "1"])
 def test_a_declaration_that_only_equals_one_that_was_found_right_is_refused(world):
     line = notes.finished(trial())
-    notes.check(line)
     line["trees"]["head"]["declaration"]["cases"][0]["world"] = 1
     notes.check(line)
+    line = copy.deepcopy(line)
     line["trees"]["head"]["declaration"]["cases"][0]["world"] = world
     with pytest.raises(notes.Unfit, match=r"trees\.head\.declaration\.cases\[0\]\.world is"):
         notes.check(line)
