@@ -39,15 +39,34 @@ class Unfit(ValueError):
     """A value that the format does not allow; the text names the place, the value and what is allowed."""
 
     def __init__(self, where: str, value: object, allowed: str) -> None:
-        super().__init__(f"{where or 'the line'} is {shown(value)}; allowed: {allowed}")
+        super().__init__()
+        self.where, self.why = where, f" is {shown(value)}; allowed: {allowed}"
+
+    def within(self, holder: str) -> Unfit:
+        """The same, where the place was named within the place of its holder: a place is put together only to be told."""
+        of_key = KEY_OF if self.where.startswith(KEY_OF) else ""
+        inner = self.where.removeprefix(KEY_OF)
+        dot = "." if holder and inner and inner[0] != "[" else ""
+        self.where = f"{of_key}{holder}{dot}{inner}"
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.where}{'' if self.where.removeprefix(KEY_OF) else 'the line'}{self.why}"
 
 
 class UnknownKey(Unfit):
     """A key that a closed object does not have; the text names the known ones."""
 
     def __init__(self, where: str, key: object, known: Iterable[str]) -> None:
-        place, named = f"{where}: " if where else "", ", ".join(known)
-        ValueError.__init__(self, f"{place}unknown key {str(key)[:LONGEST_SHOWN]!r}; known: {named}")
+        super().__init__(where, None, "")
+        self.why = f"unknown key {str(key)[:LONGEST_SHOWN]!r}; known: {', '.join(known)}"
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.why}" if self.where else self.why
+
+
+KEY_OF = "a key of "
+"""Where a key of an object stands, within that object."""
 
 
 MISSING = object()
@@ -76,11 +95,14 @@ def bounded(value: Any, where: str = "", depth: int = 0) -> None:
     if depth > DEEPEST:
         raise Unfit(where, "...", f"at most {DEEPEST} levels of nesting")
     if isinstance(value, dict):
-        for key, one in value.items():
-            if type(key) is not str or len(key) > LONGEST_NAME or not _named(key):
-                name(key, f"a key of {where or 'the line'}")
-            if not _sound(one):
-                bounded(one, f"{where}.{key}" if where else key, depth + 1)
+        try:
+            for key, one in value.items():
+                if type(key) is not str or len(key) > LONGEST_NAME or not _named(key):
+                    name(key, KEY_OF)
+                if not _sound(one):
+                    bounded(one, key, depth + 1)
+        except Unfit as error:
+            raise error.within(where) from None
     elif isinstance(value, list):
         for index, one in enumerate(value):
             if not _sound(one):
@@ -199,8 +221,8 @@ def numbers(least: float, most: float, *, fewest: int = 0) -> Check:
 def one_of(*allowed: Any) -> Check:
     """One of a few values."""
 
-    said = ", ".join(map(str, allowed))
-    return that(lambda one: isinstance(one, (str, int)) and not isinstance(one, bool) and one in allowed, said)
+    texts, known = ", ".join(map(str, allowed)), frozenset(allowed)
+    return that(lambda value: isinstance(value, (str, int)) and value in known and not isinstance(value, bool), texts)
 
 
 flag = that(lambda value: type(value) is bool, "true or false")
@@ -226,8 +248,12 @@ def items(check: Check, some: str = "") -> Check:
     def fits(value: Any, where: str) -> None:
         if type(value) is not list or (some and not value):
             raise Unfit(where, value, some or "a list")
-        for index, one in enumerate(value):
-            check(one, f"{where}[{index}]")
+        index = 0
+        try:
+            for index, one in enumerate(value):
+                check(one, "")
+        except Unfit as error:
+            raise error.within(f"{where}[{index}]") from None
 
     return fits
 
@@ -238,9 +264,12 @@ def table(key: Check, check: Check) -> Check:
     def fits(value: Any, where: str) -> None:
         if type(value) is not dict:
             raise Unfit(where, value, "an object")
-        for own, one in value.items():
-            key(own, f"a key of {where}")
-            check(one, f"{where}.{own}")
+        try:
+            for own, one in value.items():
+                key(own, KEY_OF)
+                check(one, own)
+        except Unfit as error:
+            raise error.within(where) from None
 
     return fits
 
@@ -260,21 +289,24 @@ def record(
             raise Unfit(where, value, "a table" if closed else "an object")
         lacking = [] if value.keys() >= required.keys() else [field for field in required if field not in value]
         if lacking and not closed:
-            raise Unfit(_within(where, lacking[0]), None, "a value; it is missing")
+            raise Unfit(lacking[0], None, "a value; it is missing").within(where)
         others = {}
-        for field, one in value.items():
-            check = known.get(field)
-            if check:
-                check(one, f"{where}.{field}" if where else field)
-            elif closed:
-                raise UnknownKey(where, field, (*optional, *required))
-            else:
-                others[field] = one
-        if rest and others:
-            rest(others, where)
-        if lacking:
-            required[lacking[0]](MISSING, _within(where, lacking[0]))
-            raise Unfit(_within(where, lacking[0]), MISSING, "a value")
+        try:
+            for field, one in value.items():
+                check = known.get(field)
+                if check:
+                    check(one, field)
+                elif closed:
+                    raise UnknownKey("", field, (*optional, *required))
+                else:
+                    others[field] = one
+            if rest and others:
+                rest(others, "")
+            if lacking:
+                required[lacking[0]](MISSING, lacking[0])
+                raise Unfit(lacking[0], MISSING, "a value")
+        except Unfit as error:
+            raise error.within(where) from None
 
     return fits
 
@@ -282,10 +314,6 @@ def record(
 def with_tuples(values: Json) -> JsonObject:
     """The values of a checked object with its lists as tuples, for the fields of a frozen value."""
     return {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
-
-
-def _within(where: str, field: str) -> str:
-    return f"{where}.{field}" if where else field
 
 
 name = text(LONGEST_NAME, least=1, lines=False)

@@ -16,10 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.trial_file import identity
-from ci.judging import live
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
-from ci.judging.reach import doubted, with_left_out
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.records import store
 from ci.records.ledger import machine_folders
@@ -348,6 +346,8 @@ class TrustedOutcome:
 
 def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier: str = "pr") -> TrustedOutcome:
     """Judge the trials of a leg's files, as far as they fit what is expected of the run."""
+    from ci.judging.reach import doubted, with_left_out  # whoever judges records, as a page does, needs none of it
+
     trials = sorted(
         {trial.id: trial for file in files for trial in file.trials}.values(), key=lambda trial: trial.order
     )
@@ -389,6 +389,8 @@ def _judged_alone(trials: Sequence[Trial], expected: Expected, policy: Policy) -
         if not expected.reached:
             return Judgement(Verdict.SAME, "nothing differs")
         return Judgement(Verdict.CANNOT_TELL, "no trial fits the run: nothing could be judged")
+    from ci.judging import live
+
     paired = [trial for trial in trials if trial.paired]
     if paired or not expected.same_kernels:
         return live.judged(paired, policy, "cpu" if expected.product is None else "gpu")

@@ -7,6 +7,7 @@ cannot be read is told and stays where it is.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import re
@@ -15,8 +16,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from benchmarks.shapes import Check, bounded, built, maybe, name, number, one_of, record, table, text, whole
-from benchmarks.trial_file import REGIMES
+from benchmarks.shapes import Check, bounded, built, maybe, name, number, one_of, table, text, whole
+from benchmarks.trial_file import REGIMES, record
 from ci.trials.file import CAUSE, RecordError, TrialFile, unpacked
 from ci.trials.trial import Trial
 from ci.whole_files import WriteError, replace
@@ -44,9 +45,12 @@ class Ledger(Generic[Entry]):
     def parsed(self, text: str) -> list[Entry]:
         """The entries of a line.  Raises ValueError (Unfit, where a field is not as it should be)."""
         line = json.loads(text)
-        bounded(line)
-        record({"format": one_of(self.format), "version": one_of(self.version), **self.fields}, {})(line, "")
+        self._check(line, "")
         return list(self.of(line))
+
+    @functools.cached_property
+    def _check(self) -> Check:
+        return record({"format": one_of(self.format), "version": one_of(self.version), **self.fields}, {})
 
     def line(self, entry: Entry) -> str:
         """The line of an entry, without its newline."""
