@@ -43,7 +43,7 @@ class Unfit(ValueError):
         self.where, self.why = where, f" is {shown(value)}; allowed: {allowed}"
 
     def within(self, holder: str) -> Unfit:
-        """The same, where the place was named within the place of its holder: a place is put together only to be told."""
+        """The same, of a place named within its holder's: a place is put together only where it is told."""
         of_key = KEY_OF if self.where.startswith(KEY_OF) else ""
         inner = self.where.removeprefix(KEY_OF)
         dot = "." if holder and inner and inner[0] != "[" else ""
@@ -248,12 +248,12 @@ def items(check: Check, some: str = "") -> Check:
     def fits(value: Any, where: str) -> None:
         if type(value) is not list or (some and not value):
             raise Unfit(where, value, some or "a list")
-        index = 0
+        count = 0
         try:
-            for index, one in enumerate(value):
+            for count, one in enumerate(value):  # noqa: B007
                 check(one, "")
         except Unfit as error:
-            raise error.within(f"{where}[{index}]") from None
+            raise error.within(f"{where}[{count}]") from None
 
     return fits
 

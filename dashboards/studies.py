@@ -14,7 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ci.records import store
 from ci.records.ledger import base_of, sweep_files
+from ci.trials.file import Problem
 from dashboards import charts, table
 from dashboards.files import slug
 from dashboards.frame import Site
@@ -190,36 +192,30 @@ class RecordedSweep:
 
 def recorded_sweeps(results: Path) -> tuple[dict[str, RecordedSweep], list[str]]:
     """By the name of its page, each machine's and operator's newest; a sentence on what cannot be used."""
-    records: dict[Path, list[Path]] = {}
+    newest: dict[tuple[str, str], tuple[str, Path]] = {}
     for path in sweep_files(results):
-        records.setdefault(base_of(path), []).append(path)
-    newest: dict[tuple[str, str], tuple[str, list[Path]]] = {}
-    for paths in records.values():
-        started, operator = max(map(_first, paths))
-        key = (paths[0].parent.name, operator)
-        newest[key] = max(newest.get(key, ("", paths)), (started, paths))
+        started, operator = _first(path)
+        key, base = (path.parent.name, operator), base_of(path)
+        newest[key] = max(newest.get(key, ("", base)), (started, base))
     sweeps, problems = dict[str, RecordedSweep](), list[str]()
-    for _, paths in sorted(newest.values(), key=lambda pair: pair[1]):
+    for _, base in sorted(newest.values()):
         from ci.sweeps import measured  # judging comes with it; most sites have no sweep
 
-        try:
-            found = measured.read(paths)
-        except (measured.SweepError, OSError) as error:
-            problems.append(str(error))
-            continue
-        problems += found.problems
-        sweep = RecordedSweep.of(found)
-        sweeps[f"{slug(paths[0].parent.name)}/{slug(sweep.operator)}"] = sweep
+        unread = list[Problem]()
+        recorded = measured.gathered(store.recorded_trials(base, unread))
+        problems += map(str, unread or ([] if recorded else [f"{base}: it has no line of a sweep"]))
+        for sweep in map(RecordedSweep.of, recorded):
+            sweeps[f"{slug(base.parent.name)}/{slug(sweep.operator)}"] = sweep
     return sweeps, problems
 
 
 def _first(path: Path) -> tuple[str, str]:
-    """Moment and operator of the first line; of a file that has none, its name, so that its problem is told."""
+    """Moment and operator of the first trial; of a file that has none, its name, so that its problem is told."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
-            line = json.loads(file.readline())
+            line = next(line for line in map(json.loads, file) if "kernel" in line)
         return str(line["started_at"]), str(line["kernel"])
-    except (OSError, ValueError, KeyError, TypeError, EOFError):
+    except (OSError, ValueError, KeyError, TypeError, EOFError, StopIteration):
         return "", path.name
 
 

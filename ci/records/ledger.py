@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from benchmarks.shapes import Check, bounded, built, maybe, name, number, one_of, table, text, whole
+from benchmarks.shapes import Check, built, maybe, name, number, one_of, table, text, whole
 from benchmarks.trial_file import REGIMES, record
 from ci.trials.file import CAUSE, RecordError, TrialFile, unpacked
 from ci.trials.trial import Trial

@@ -378,7 +378,7 @@ def recorded_trials(base: Path, problems: list[Problem]) -> list[Trial]:
     """The trials of a record, each once, oldest first.  problems: gets what of its files is not used."""
     by_id: dict[str, Trial] = {}
     for path in _files_of(base):
-        file = read(path)
+        file = read(path, recorded=True)
         problems += file.problems()
         by_id.update((trial.id, trial) for trial in file.trials if trial.id not in by_id)
     return sorted(by_id.values(), key=lambda trial: trial.order)

@@ -78,24 +78,28 @@ class TrialFile:
         return [Problem(line.at(self.path), line.why) for line in self.rejected]
 
 
-def read(path: Path) -> TrialFile:
-    """Every trial of a file, each id once, and every line that is not one."""
+def read(path: Path, recorded: bool = False) -> TrialFile:
+    """Every trial of a file, each id once, and every line that is not one.
+
+    recorded: it is a file of records, whose lines were checked before they were written.  One whose name still has the
+    digest of its lines is not checked again, which would take a third of the time of reading it.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
         why = f"cannot be read: {error.strerror or error}"
         return TrialFile(path, (), (Rejected(0, why),))
-    return dataclasses.replace(_parsed(content), path=path)
+    return dataclasses.replace(_parsed(content, path.name if recorded else ""), path=path)
 
 
 @functools.lru_cache(maxsize=32)
-def _parsed(content: bytes) -> TrialFile:
+def _parsed(content: bytes, name: str) -> TrialFile:
     """By content: the rows, the health and the knobs of a record come from one file, and ask for it one by one."""
     content, damage = unpacked(content)
     lines = content.split(b"\n")
     if damage and content[-1:] != b"\n":
         lines.pop()  # a line that the damage cut off
-    parsed = parse(lines, 1)
+    parsed = parse(lines, 1, checked=f".{digest_of(content)}." in name)
     strange = [line for line in parsed.rejected if not line.interrupted]
     if len(strange) > 1 and not (damage or parsed.trials or parsed.causes):
         why = (
@@ -141,15 +145,18 @@ class Followed:
         return self._file
 
 
-def parse(lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None) -> TrialFile:
+def parse(
+    lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None, checked: bool = False
+) -> TrialFile:
     """Trials, causes and rejected lines of lines numbered from `first`.
 
     The same trial twice counts once.  known: trials by id of the lines before these; they are not given again.
+    checked: whether the lines were checked before.
     """
     trials, others = dict(known or {}), list[str | Rejected]()
     shared = Shared()
     for number, line in enumerate(lines, first):
-        parsed = parse_line(line, number, shared) if line.strip() else None
+        parsed = parse_line(line, number, shared, checked) if line.strip() else None
         if isinstance(parsed, Shared):
             shared = parsed
         elif isinstance(parsed, Trial):
@@ -185,7 +192,9 @@ CAUSE = "ridgeline-cause"
 """Format of a line that says why a case is slower."""
 
 
-def parse_line(line: bytes, number: int = 1, shared: Shared = NOTHING_SHARED) -> Trial | str | Shared | Rejected:
+def parse_line(
+    line: bytes, number: int = 1, shared: Shared = NOTHING_SHARED, checked: bool = False
+) -> Trial | str | Shared | Rejected:
     """What one line holds, or what is wrong with it; a text says why a case is slower, which whoever wants it parses.
 
     shared: what the lines before say that it shares with others.
@@ -198,7 +207,7 @@ def parse_line(line: bytes, number: int = 1, shared: Shared = NOTHING_SHARED) ->
     except UnicodeDecodeError:
         return Rejected(number, "not UTF-8 text", line)
     try:
-        return _read(_value(text), text, shared)
+        return _read(_value(text), text, shared, checked)
     except json.JSONDecodeError as error:
         if is_cut_off(text, error):
             why = f"the line is torn, its writer was interrupted: {error.msg} at character {error.pos}"
@@ -212,7 +221,7 @@ def parse_line(line: bytes, number: int = 1, shared: Shared = NOTHING_SHARED) ->
         return Rejected(number, f"not JSON: {error}", line)
 
 
-def _read(data: Any, text: str, shared: Shared) -> Trial | str | Shared:
+def _read(data: Any, text: str, shared: Shared, checked: bool) -> Trial | str | Shared:
     """By the format that a line says it has.  Raises Unfit."""
     kind = data.get("format") if isinstance(data, dict) else None
     if kind == NOTES:
@@ -221,8 +230,8 @@ def _read(data: Any, text: str, shared: Shared) -> Trial | str | Shared:
     if kind == CAUSE:
         return text
     if kind and restored(data, shared):
-        return Trial.of(data, lambda: _restored_line(text, shared))
-    return Trial.of(data, lambda: text)
+        return Trial.of(data, lambda: _restored_line(text, shared), checked)
+    return Trial.of(data, lambda: text, checked)
 
 
 def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
@@ -309,7 +318,12 @@ def packed_notes(trials: Iterable[Trial]) -> PackedNotes:
     text = "".join(f"{json.dumps(line, allow_nan=False, separators=(',', ':'))}\n" for line in (head, *lines))
     content = gzip.compress(text.encode(), 9, mtime=0)
     content = content[:9] + b"\xff" + content[10:]  # the byte that names the system differs between Pythons
-    return PackedNotes(content, hashlib.blake2b(text.encode(), digest_size=6).hexdigest())
+    return PackedNotes(content, digest_of(text.encode()))
+
+
+def digest_of(lines: bytes) -> str:
+    """12 hex digits of the lines of notes, which stand in the name of their file."""
+    return hashlib.blake2b(lines, digest_size=6).hexdigest()
 
 
 def restored(data: Any, shared: Shared) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import copy
+import errno
 import gzip
 import json
 import math

@@ -18,11 +18,13 @@ import pytest
 from asv import results as asv_results
 from scipy import special
 
+from benchmarks import trial_file
 from benchmarks.trial_file import Status
 from ci.options import USAGE
 from ci.records import pooling
 from ci.records import store as records
 from ci.records.derived import sustained_vs_spaced
+from ci.records.ledger import base_of
 from ci.records.rows import FEWEST_SAMPLES
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
 from tests.kit import HANGS_S, commits_of_one_second, git, repository, ridgeline
@@ -646,6 +648,18 @@ def test_a_file_of_another_kind_is_one_refusal(good, tmp_path, monkeypatch):
     if not good:
         assert len(refused) == 1
         assert "none of its 3,000 lines is a trial" in refused[0]
+
+
+def test_notes_are_checked_once_unless_their_content_is_no_longer_what_their_name_says(record, results, monkeypatch):
+    record(trial())
+    path, checked = notes_file(results), []
+    monkeypatch.setattr(trial_file, "check", checked.append)
+    records.recorded_trials(base_of(path), [])
+    assert checked == []
+    lines = gzip.decompress(path.read_bytes()).replace(b'"duration_s":', b'"duration_s": ')
+    path.write_bytes(gzip.compress(lines))
+    records.recorded_trials(base_of(path), [])
+    assert len(checked) == 1
 
 
 # Records of sustained calls: a folder of their own, never pooled with spaced ones, and shown beside them.
