@@ -59,7 +59,9 @@ def reporter(kind: str) -> Report:
         return lambda event: None
     if kind == "json":
         return lambda event: print(json.dumps(event), file=sys.stderr, flush=True)
-    return lambda event: print(f"{event['done']}/{event['total'] or '?'} {event['what']}", file=sys.stderr, flush=True)
+    return lambda event: print(
+        f"{event['done']}/{event['total'] or '?'} {event['what'] or event['arch']}", file=sys.stderr, flush=True
+    )
 
 
 # What a program is asked for: a dataclass, whose fields are its options.

@@ -11,12 +11,12 @@ import hashlib
 import importlib
 import json
 import sys
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from benchmarks import points, program
+from benchmarks.coordinator.orders import one_at_a_time
 from benchmarks.coordinator.worker_pools import launch_environment
 from benchmarks.isa.compile import ARCHES, target
 from benchmarks.isa.metrics import document, finish, will_not_load
@@ -92,13 +92,13 @@ def compiled(asked: CompiledArms) -> JsonObject:
     if asked.out and not asked.out.absolute().parent.is_dir():
         raise ValueError(f"--out {asked.out} cannot be written: its folder does not exist")
     choice = Choice(tiers_of(asked.tier), asked.kernel, asked.case, asked.backend)
-    runs = compile_all(arches, choice, _setting(asked), _reporter(asked.progress))
+    runs = compile_all(arches, choice, _setting(asked), _on_progress(asked.progress))
     if not asked.lenient:
         _check_names(asked, [run.listing for run in runs if run.listing is not None])
     result = document([(run.arch, run.listing, run.records, run.failure) for run in runs])
     if asked.execute:
         emulation = importlib.import_module("benchmarks.emulation.executed")
-        result["executed"] = emulation.executed(arches, choice, _setting(asked), _reporter(asked.progress))
+        result["executed"] = emulation.executed(arches, choice, _setting(asked), _on_progress(asked.progress))
     return result
 
 
@@ -113,7 +113,7 @@ def points_compiled(asked: CompiledArms, path: Path) -> JsonObject:
     wanted = points_of(file)
     named = tuple({"case": point.case, **point.as_json()} for point in wanted)
     choice = Choice(kernels=(file.operator,), points=named)
-    [run] = compile_all(asked.arch, choice, _setting(asked), _reporter(asked.progress))
+    [run] = compile_all(asked.arch, choice, _setting(asked), _on_progress(asked.progress))
     listing = run.listing
     if listing and file.operator not in listing["known"] and not listing["broken"]:
         raise ValueError(f"no kernel {file.operator!r}; known: {_some(listing['known'])}")
@@ -136,36 +136,25 @@ def _setting(asked: CompiledArms) -> CompileSetting:
 def _check_names(asked: CompiledArms, listings: list[JsonObject]) -> None:
     """ValueError if a kernel does not exist, or if nothing is left to compile; a broken module excuses both."""
     for listing in listings:
-        if listing["broken"]:
-            continue
-        for name in asked.kernel:
-            if name not in listing["known"]:
-                raise ValueError(f"no kernel {name!r}; known: {_some(listing['known'])}")
-        for name in asked.backend:
-            if name not in listing["backends"]:
-                raise ValueError(f"no backend {name!r} with an isa() declaration; known: {_some(listing['backends'])}")
-        for pattern in asked.case:
-            if not fnmatch.filter(listing["cases"], pattern):
-                raise ValueError(
-                    f"no case of tier {asked.tier} matches {pattern!r}; there are {_some(listing['cases'])}"
-                )
+        for what, names, known in (
+            ("kernel {!r}", asked.kernel, listing["known"]),
+            ("backend {!r} with an isa() declaration", asked.backend, listing["backends"]),
+            ("case {!r} in tier " + asked.tier, asked.case, listing["cases"]),
+        ):
+            for name in names if not listing["broken"] else ():
+                if not fnmatch.filter(known, name):
+                    raise ValueError(f"no {what.format(name)}; known: {_some(known)}")
 
 
 def _some(names: Sequence[str], most: int = 12) -> str:
     names = list(dict.fromkeys(names))
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more if names else "none"
+    return ", ".join([*names[:most], *([f"and {len(names) - most} more"] if len(names) > most else [])]) or "none"
 
 
-def _reporter(style: str) -> Any:
-    lock = threading.Lock()
-
-    def report(arch: str, done: int, total: int) -> None:
-        line = json.dumps({"arch": arch, "done": done, "total": total}) if style == "json" else f"{arch} {done}/{total}"
-        with lock:
-            print(line, file=sys.stderr, flush=True)
-
-    return (lambda **progress: None) if style == "none" else report
+def _on_progress(style: str) -> Callable[..., None]:
+    """What prints how far an architecture is; from any thread."""
+    report = one_at_a_time(program.reporter(style))
+    return lambda arch, done, total: report({"done": done, "total": total, "arch": arch, "what": ""})
 
 
 def _exit_code(result: JsonObject) -> int:

@@ -102,7 +102,7 @@ class CompileProcess:
 
     def ask(self, request: Json, limits: Limits) -> JsonObject:
         """The answer to a request; Ended if the process died or was killed for time or memory."""
-        line = json.dumps({**request, "limit_s": limits.seconds, "tops": self._code.tops}) + "\n"
+        line = json.dumps({**request, "tops": self._code.tops}) + "\n"
         try:
             self._process.stdin.write(line.encode())  # type: ignore[union-attr]
             self._process.stdin.flush()  # type: ignore[union-attr]

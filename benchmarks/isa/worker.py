@@ -6,7 +6,7 @@ by another name here (benchmarks.naming, which starts this).
 
 from __future__ import annotations
 
-import contextlib
+import fnmatch
 import inspect
 import json
 import os
@@ -26,8 +26,6 @@ from .compile import ARCHES, Cache, Compiler, first_cause
 
 TAKE_KNOBS = "declare it as (case, arch, **knobs) and put them over config()"
 UNDECLARED = "the backend has no isa() declaration: nothing of it can be compiled ahead"
-CPU_SLACK_S = 30
-"""CPU seconds beyond a request's limit after which the kernel ends this process, should the parent be gone."""
 
 
 class Units:
@@ -120,8 +118,6 @@ def _takes(declare: Any, knobs: JsonObject) -> bool:
 
 
 def _matches(name: str, patterns: list[str]) -> bool:
-    import fnmatch
-
     return not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
@@ -177,14 +173,6 @@ def serve(tree: Path, made: Path, begin: Callable[[], Callable[[Any], JsonObject
         answers.flush()
 
 
-def _limit_cpu(limit_s: float) -> None:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    soft = int(used.ru_utime + used.ru_stime + limit_s * (os.cpu_count() or 1) + CPU_SLACK_S)
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    with contextlib.suppress(ValueError):  # a lower hard limit is already stricter
-        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
-
-
 def main() -> None:
     """Entry: ARCH TREE CACHE COMPUTE_UNITS LOG."""
     arch, tree, cache, compute_units, log = sys.argv[1:]
@@ -194,7 +182,6 @@ def main() -> None:
         written = Log(log)
 
         def answered(request: Json) -> JsonObject:
-            _limit_cpu(request["limit_s"])
             if request["op"] == "list":
                 return {"triton": compiler.version} | units.gather(request["choose"])
             return compiler.record(units.declared[request["index"]], written, request["launch_cache"])
