@@ -21,7 +21,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -259,10 +259,8 @@ def _verify(asked: VerifiedArms) -> int:
             if new:
                 sources.refuse_changed(line["kernel"])
                 trial_file.append(asked.out, line)
-            for sentence in (*tally.add_check(line), *_not_executed(line)):
+            for sentence in (*tally.add_check(line), *_of_emulator(line)):
                 print(sentence, file=sys.stderr, flush=True)
-            for detail in _details(line):
-                print(detail, file=sys.stderr, flush=True)
     finally:
         lines.close()
         trial_file.remove_if_empty(asked.out)
@@ -270,17 +268,14 @@ def _verify(asked: VerifiedArms) -> int:
     return tally.exit_code(asked.kernel)
 
 
-def _not_executed(line: JsonObject) -> list[str]:
-    """Sentences on the arms of a line that an emulator did not execute."""
-    left = [(name, arm) for name, arm in line["arms"].items() if arm["status"] == Status.UNSUPPORTED]
-    about = f"{line['kernel']} {line['case']}"
-    whys = [(name, arm["why"].removeprefix("not executed, because ")) for name, arm in left]
-    return [f"not executed: {about} {name} on {line['emulated']}: {why}" for name, why in whys if "emulated" in line]
-
-
-def _details(line: JsonObject) -> list[str]:
-    """What an emulator saw of wrong outputs: registers and instructions."""
-    return [arm["detail"] for arm in line["arms"].values() if line.get("emulated") and arm.get("detail")]
+def _of_emulator(line: JsonObject) -> Iterator[str]:
+    """What an emulator did not execute, and what it saw of wrong outputs: registers and instructions."""
+    for name, arm in line["arms"].items() if "emulated" in line else ():
+        if arm["status"] == Status.UNSUPPORTED:
+            why = arm["why"].removeprefix("not executed, because ")
+            yield f"not executed: {line['kernel']} {line['case']} {name} on {line['emulated']}: {why}"
+        elif arm.get("detail"):
+            yield arm["detail"]
 
 
 def _list(asked: Declared) -> int:

@@ -432,7 +432,7 @@ def lds_access(instruction: Instruction) -> tuple[str, str] | None:
 
 
 def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> JsonObject:
-    """All metrics that the text gives, by name; see benchmarks.isa.metrics for the meaning and unit of each.
+    """All metrics that the text gives, by name; see benchmarks.isa.__main__ for the meaning and unit of each.
 
     translates: the kernel forms pointers from integers, so heap-base loads can be distinguished from other loads.
     """

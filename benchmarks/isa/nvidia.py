@@ -111,7 +111,7 @@ def access_bytes(instruction: Instruction) -> int | None:
 
 
 def metrics(usage: str, code: Code, lds_bytes: int, num_warps: int) -> JsonObject:
-    """All metrics that SASS and the resource usage give, by name; see benchmarks.isa.metrics."""
+    """All metrics that SASS and the resource usage give, by name; see benchmarks.isa.__main__."""
     everything = code.instructions
     kinds = Counter(map(kind, everything))
     looped = Counter(map(kind, code.within(code.in_loops)))

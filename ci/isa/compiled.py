@@ -78,7 +78,7 @@ class HotLoop:
 
 @dataclasses.dataclass(frozen=True)
 class Metrics:
-    """What was counted in one compilation, in the order in which it is shown; benchmarks.isa.metrics has the meanings.
+    """What was counted in one compilation, in the order in which it is shown; benchmarks.isa.__main__ has the meanings.
 
     None: the architecture does not have the metric.  `registers` is NVIDIA's; `vgpr` and all others that may be None
     are AMD's.  A mean (bytes_per_*) is None also where there are no such instructions, `mix` in results made before

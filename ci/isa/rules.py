@@ -1,6 +1,6 @@
 """The rules that judge a change of machine code, and the words for it.
 
-A rule compares the metrics of both sides (see benchmarks.isa.metrics for their meaning) and says what it found.  Which
+A rule compares the metrics of both sides (see benchmarks.isa.__main__ for their meaning) and says what it found.  Which
 findings count as a regression is policy: section [isa] of policy.toml.
 """
 

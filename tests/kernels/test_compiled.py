@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.isa.__main__ import finish, will_not_load
 from benchmarks.isa.compile import Cache, Compiler, specialise
-from benchmarks.isa.metrics import finish, will_not_load
 from kernels.registry import discover
 from tests.kernels.ranks import run_alone
 from tests.kit import mostly_nightly

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.isa.__main__ import MEANING, document, entries, finish, mean_width, will_not_load
 from benchmarks.isa.compile import Cache, UnknownArch, environment, first_cause, target
-from benchmarks.isa.metrics import MEANING, document, entries, finish, mean_width, will_not_load
 
 RAW = {
     "vgpr": 86,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.isa.metrics import MEANING, document
+from benchmarks.isa.__main__ import MEANING, document
 from ci.isa.compiled import AMD_ONLY, NVIDIA_ONLY, CompileStatus, IsaError, Metrics, parse
 from ci.isa.rules import _OTHER_METRICS
 from tests.benchmarks.isa.test_metrics import LISTING, RAW, ok
