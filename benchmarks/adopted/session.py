@@ -48,7 +48,7 @@ ON_CPU = {
 
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 """Variables of a rank: a process that is killed while it holds a multicast object of NVLink can take the GPUs out of
-service (kernels/_shared/collectives/vendor.py)."""
+service (kernels/_shared/collectives/registered.py)."""
 
 SURVEY_SHARE, CLOSURES_SHARE = 0.5, 0.1
 """Parts of a budget: when the survey ends, and what belongs to closures where imports took all of that; what a script

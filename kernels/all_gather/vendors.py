@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from kernels._shared.collectives import vendor
+from kernels._shared.collectives import registered, vendor
 from kernels._shared.collectives.cases import heap_of, need_group, only_on_cpu
 from kernels.all_gather.cases import fits_cpu, shard_elements
 from kernels.numerics import DTYPES
@@ -34,10 +34,10 @@ def rccl_most_channels(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[
 
 
 def rccl_registered(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """As rccl_most_channels, on buffers that all ranks have registered with the library (vendor.registered_call)."""
+    """As rccl_most_channels, on buffers that the library has allocated and registered on all ranks (registered.py)."""
     _needs_group(case)
     shard, group = inputs["shard"], vendor.most_channels()
-    return vendor.registered_call(shard, case.world * shard.numel(), group, lambda x, out: _gather(x, out, group))
+    return registered.build(shard, case.world * shard.numel(), group, lambda x, out: _gather(x, out, group))
 
 
 def _gather(shard: torch.Tensor, out: torch.Tensor, group: Any) -> Callable[[], torch.Tensor]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from kernels._shared.collectives import vendor
+from kernels._shared.collectives import registered, vendor
 from kernels._shared.collectives.cases import fits_cpu, heap_of, need_group, only_on_cpu
 from kernels.spec import Case
 
@@ -52,7 +52,7 @@ def rccl_registered(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[],
     """As rccl_most_channels, on buffers that the library has allocated and registered on all ranks."""
     need_group(case)
     x, group = inputs["x"], vendor.most_channels()
-    return vendor.registered_call(x, x.numel(), group, lambda given, out: vendor.all_reduce(given, out, group))
+    return registered.build(x, x.numel(), group, lambda given, out: vendor.all_reduce(given, out, group))
 
 
 def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from kernels._shared.collectives import vendor
+from kernels._shared.collectives import registered, vendor
 from kernels._shared.collectives.cases import fits_cpu, heap_of, need_group, only_on_cpu
 from kernels.spec import Case
 
@@ -39,7 +39,7 @@ def rccl_registered(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[],
     fits_cpu(case)
     need_group(case)
     x, group = inputs["x"], vendor.most_channels()
-    return vendor.registered_call(x, x.numel(), group, lambda given, out: _exchange(given, out, group))
+    return registered.build(x, x.numel(), group, lambda given, out: _exchange(given, out, group))
 
 
 def _exchange(x: torch.Tensor, out: torch.Tensor, group: Any) -> Callable[[], torch.Tensor]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from kernels._shared.collectives import vendor
+from kernels._shared.collectives import registered, vendor
 from kernels._shared.collectives.cases import heap_of, need_group, only_on_cpu
 from kernels.gemm_all_scatter.cases import columns_of as _columns
 from kernels.numerics import DTYPES
@@ -41,7 +41,7 @@ def blas_rccl_registered(case: Case, inputs: dict[str, torch.Tensor]) -> Callabl
     def make(_: torch.Tensor, gathered: torch.Tensor) -> Callable[[], torch.Tensor]:
         return _multiply_and_gather(case, inputs, gathered, group)
 
-    return _by_rows(case, vendor.registered_call(nothing, case.M * case.N, group, make))
+    return _by_rows(case, registered.build(nothing, case.M * case.N, group, make))
 
 
 def _ordinary(case: Case, inputs: dict[str, torch.Tensor], group: Any) -> Callable[[], torch.Tensor]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kernels import spec
-from kernels._shared.collectives import vendor
+from kernels._shared.collectives import registered, vendor
 from kernels.all_gather import all_gather
 from kernels.numerics import compare, poison
 from kernels.spec import Case, Place
@@ -136,17 +136,17 @@ def nccl(monkeypatch):
 def test_registered_buffers_say_what_they_need(nccl):
     gpu = torch.device("cuda")
     with pytest.raises(spec.Unsupported, match="GPUs only"):
-        vendor._registering(torch.device("cpu"), None)
+        registered._library(torch.device("cpu"), None)
     for library, version, nvls, said in (
         (Library(), (2, 28, 9), "1", "NCCL_NVLS_ENABLE=0"),
         (Library(), (2, 26, 5), "0", r"version 2\.26\.5.*need 2\.27"),
         (object(), (2, 28, 9), "0", "object has no mem_allocator"),
     ):
         with pytest.raises(spec.Unsupported, match=said):
-            vendor._registering(gpu, nccl(library, version, nvls))
+            registered._library(gpu, nccl(library, version, nvls))
     for error, said in ((TypeError("symm"), "no parameter symm"), (RuntimeError("no window\nmore"), "no window$")):
         with pytest.raises(spec.Unsupported, match=said):
-            vendor._register(Library(error), "pool")
+            registered._register(Library(error), "pool")
 
 
 def test_registered_buffers_gather_and_are_let_go(monkeypatch, nccl):
@@ -154,11 +154,11 @@ def test_registered_buffers_gather_and_are_let_go(monkeypatch, nccl):
     build after all ranks have let go of it, not by this rank's garbage collector."""
     library = Library()
     group = nccl(library)
-    monkeypatch.setattr(vendor, "_registering", lambda device, given: given._get_backend(device))
+    monkeypatch.setattr(registered, "_library", lambda device, given: given._get_backend(device))
     monkeypatch.setattr(torch.cuda, "MemPool", lambda allocator: f"pool of {allocator}")
     monkeypatch.setattr(torch.cuda, "use_mem_pool", lambda pool, device: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
-    monkeypatch.setattr(vendor, "_REGISTERED", [])
+    monkeypatch.setattr(registered, "_REGISTERED", [])
     still_used = []  # by the other ranks
     monkeypatch.setattr(
         torch.distributed,
@@ -167,7 +167,7 @@ def test_registered_buffers_gather_and_are_let_go(monkeypatch, nccl):
     )
     shard = torch.arange(64.0)
     twice = (shard, 128, group, lambda x, out: lambda: out.copy_(x.repeat(2)))
-    call = vendor.registered_call(*twice)
+    call = registered.build(*twice)
     assert library.registered == [("pool of allocator", True)]
     assert torch.equal(call(), shard.repeat(2))
     assert call().data_ptr() == call().data_ptr() != shard.data_ptr()
@@ -175,10 +175,10 @@ def test_registered_buffers_gather_and_are_let_go(monkeypatch, nccl):
     gc.collect()
     assert len(library.registered) == 1
     still_used.append(0)
-    second = vendor.registered_call(*twice)
+    second = registered.build(*twice)
     assert len(library.registered) == 2
     still_used.clear()
-    third = vendor.registered_call(*twice)
+    third = registered.build(*twice)
     assert len(library.registered) == 2, "the first is gone, the second and the third are in use"
     assert torch.equal(second(), third())
 
