@@ -79,6 +79,7 @@ def sides(tmp_path):
     return repository.checkout("HEAD", "base"), repository.working_tree()
 
 
+@pytest.mark.slow  # asks both sides what they declare
 def test_a_limit_of_time_is_said_and_leaves_no_tree(sides, tmp_path):
     asked = (sides, judgement(case("m16")), [trial(m16=(3, 2))], MeasurePlan(), policy.load(), tmp_path / "why")
     (found,) = explain(*asked, seconds=0.0)
