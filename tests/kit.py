@@ -106,12 +106,12 @@ HANGS_S = 600.0
 """What takes longer hangs: a machine that does much else makes minutes of seconds."""
 
 
-def until(condition: Callable[[], Any], seconds: float = HANGS_S) -> Any:
-    """What a condition says once it is true."""
-    end = time.monotonic() + seconds
+def until(condition: Callable[[], Any], what: str = "it", every_s: float = 0.01) -> Any:
+    """What a condition says once it is true; every_s: less often where the question is one to Slurm."""
+    end = time.monotonic() + HANGS_S
     while not (said := condition()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
+        assert time.monotonic() < end, f"waited {HANGS_S:g} s for {what}"
+        time.sleep(every_s)
     return said
 
 

@@ -136,7 +136,7 @@ def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp
     finally:
         running.kill()
     assert all(line["cases"]["small"]["arms"]["head/ours"]["status"] == "ok" for line in lines_of(out))
-    until(lambda: not alive(marked), 30)
+    until(lambda: not alive(marked))
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_workers_do_not_outlive_a_killed_coordinator(toy_tree, tmp_path, marked)
     finally:
         running.kill()
         running.wait()
-    until(lambda: not alive(marked), 60)
+    until(lambda: not alive(marked))
 
 
 @pytest.mark.slow

@@ -13,9 +13,9 @@ import pytest
 
 from ci.slurm.client import QueueRow
 from ci.slurm.runner import OURS
-from tests.kit import HANGS_S
+from tests.kit import HANGS_S, until
 from tests.standins.runner import RunnerHub, install
-from tests.standins.slurm import SlurmCluster, slurm_cluster, until
+from tests.standins.slurm import SlurmCluster, slurm_cluster
 
 __all__ = ["slurm_cluster"]
 
@@ -102,7 +102,7 @@ class Site:
             self.slurm.slurm.scancel(row.name)
         until(lambda: not self.slurm.processes(), "the end of all jobs")
 
-    def until(self, condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:
+    def until(self, condition: Callable[[], object], what: str) -> None:
         """Wait until something is true; the service must live."""
 
         def lives() -> object:
@@ -110,7 +110,7 @@ class Site:
             return condition()
 
         try:
-            until(lives, what, seconds)
+            until(lives, what, 0.05)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log.read_text()}\n{self.outputs()}") from None
 

@@ -20,9 +20,6 @@ from tests.end_to_end.conftest import ROOT, TOKEN
 from tests.github.actions import load
 from tests.kit import commit, git, repository
 
-LIMIT_S = 600.0
-"""Seconds that the measuring job may take: all else takes a few."""
-
 KERNEL = '''\
 """A sorted row."""
 
@@ -158,7 +155,7 @@ def test_a_pull_request_gets_its_comment_and_its_check(site, tmp_path):
     trusted = checkout(origin, tmp_path / "trusted")
     (leg,) = legs(site, head)
     job, artifact = queue(site, leg, origin, head)
-    site.until(lambda: site.hub.one(job)["status"] == "completed", "the measuring job", LIMIT_S)
+    site.until(lambda: site.hub.one(job)["status"] == "completed", "the measuring job")
     assert site.hub.one(job)["conclusion"] == "success", site.outputs()
 
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -13,7 +13,7 @@ from kernels.gemm import vendors as gemm_vendors
 from kernels.hardware import DEVICES, UnknownHardware
 from kernels.numerics import compare, poison
 from kernels.registry import discover
-from kernels.spec import TIERS, Case, DeclarationError, Place, Unsupported
+from kernels.spec import Case, DeclarationError, Place, Unsupported
 from kernels.symmetric_heap import HeapError, LoneHeap
 from tests.kernels.ranks import FakeRanks, run_alone
 from tests.kit import mostly_nightly
@@ -46,36 +46,6 @@ def placed(kernel, arch):
 
 
 # ---- declarations ----------------------------------------------------------------------------------------------------
-
-LIBRARY = "rccl rccl_most_channels rccl_registered"
-
-DECLARED = {
-    "all_gather": ((15, 84, 0), LIBRARY, "w{world}_{dtype}_{MB}MB w{world}_{dtype}_in{M}x{N}"),
-    "all_reduce": ((15, 75, 0), f"{LIBRARY} rccl_direct", "w{world}_{dtype}_{KB}KB w{world}_{dtype}_{mb}MB"),
-    **dict.fromkeys(
-        ("reduce_scatter", "all_to_all"), ((15, 75, 0), LIBRARY, "w{world}_{dtype}_{KB}KB w{world}_{dtype}_{mb}MB")
-    ),
-    "gemm": ((10, 46, 48), "blas", "n{N}_k{K}_m{M}_{dtype}"),
-    "gemm_all_scatter": (
-        (18, 144, 240),
-        "blas+rccl blas+rccl_most_channels blas+rccl_registered",
-        "n{N}_k{K}_m{M}_{dtype}_w{world} n{whole}_k{K}_m{M}_{dtype}_w1of{of}",
-    ),
-}
-"""How many cases of each tier, the baselines, and what cases are called by their dimensions."""
-
-
-@pytest.mark.parametrize("name", DECLARED)
-def test_declared_once_with_its_tiers_and_its_names(name):
-    kernel, (tiers, baselines, patterns) = KERNELS[name], DECLARED[name]
-    kernel.check()
-    assert kernel.name == name
-    assert tuple([case.tier for case in kernel.cases].count(tier) for tier in TIERS) == tiers
-    assert kernel.baselines == tuple(baselines.split())
-    for case in kernel.cases:
-        dims = {**dict.fromkeys(("M", "N", "of", "KB"), 0), **dict(case.dims), "dtype": case.dtype, "world": case.world}
-        names = patterns.format(**dims, mb=dims["KB"] // 1024, whole=dims["N"] * dims["of"]).split()
-        assert case.name in names
 
 
 def test_what_is_compiled_is_what_can_be_tuned_and_swept():

@@ -23,13 +23,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from benchmarks.lifetime import by_parent, lives
 from ci.slurm.client import Slurm
+from tests.kit import HANGS_S, until
 from tests.needed import PATH, needed
 
 NODES = {"mi300x-0": "gfx942", "mi325x-0": "gfx942", "mi355x-0": "gfx950"}
@@ -38,14 +39,6 @@ USABLE = ("idle", "mixed", "allocated", "completing")
 GPUS_PER_NODE = 8
 PORTS = (10_000, 30_000)
 """Below those that Linux gives to connections (net.ipv4.ip_local_port_range, from 32768; Linux 6.12)."""
-
-
-def until(condition: Callable[[], object], what: str = "it", seconds: float = 180.0, every_s: float = 0.05) -> None:
-    """Wait until something is true; every_s: less often where the question is one to Slurm."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
-        time.sleep(every_s)
 
 
 def environment(pid: int) -> dict[str, str]:
@@ -103,7 +96,7 @@ class SlurmCluster:
         self._start("slurmctld")
         for node in NODES:
             self.start_slurmd(node)
-        until(lambda: self.nodes() == dict.fromkeys(NODES, "idle"), "idle nodes")
+        until(lambda: self.nodes() == dict.fromkeys(NODES, "idle"), "idle nodes", 0.05)
 
     def stop(self) -> None:
         """Cancel every job, end every daemon, kill what jobs left."""
@@ -114,7 +107,7 @@ class SlurmCluster:
 
     def command(self, *argv: str, check: bool = True) -> str:
         """What a command prints."""
-        done = subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=HANGS_S)
         assert not check or done.returncode == 0, f"{argv}: {done.stderr}"
         return done.stdout
 
@@ -154,7 +147,7 @@ class SlurmCluster:
         self.start_slurmd(node)
         with contextlib.suppress(AssertionError):  # a node that was never given up cannot be resumed
             self.command("scontrol", "update", f"NodeName={node}", "State=RESUME")
-        until(lambda: self.nodes().get(node) in USABLE, f"{node} to be back")
+        until(lambda: self.nodes().get(node) in USABLE, f"{node} to be back", 0.05)
 
     def restart_controller(self, number: signal.Signals = signal.SIGTERM, away_s: float = 0.5) -> None:
         """End slurmctld and start it again on its saved state; it is away for `away_s` in between."""
@@ -168,7 +161,7 @@ class SlurmCluster:
             mine = [states.get(name, "") for name in running & set(NODES)]
             return all(state in USABLE or state.startswith("drain") for state in mine)
 
-        until(reported, "the nodes to report again")
+        until(reported, "the nodes to report again", 0.05)
 
     def ready(self) -> None:
         """Returns when every node takes jobs, whatever an earlier test or a busy machine did to one."""
@@ -181,7 +174,7 @@ class SlurmCluster:
             self.mend()
             return {name for name, state in self.nodes().items() if state in USABLE} == set(NODES)
 
-        until(usable, "nodes that take jobs")
+        until(usable, "nodes that take jobs", 0.05)
 
     def mend(self) -> None:
         """What an administrator does with nodes that Slurm has drained, or given up though they answer."""
@@ -214,7 +207,7 @@ class SlurmCluster:
         program, _, node = name.partition(".")
         self._daemon(name, [program, "-D", *(["-N", node] if node else [])])
         if not node:
-            until(lambda: "is UP" in self.command("scontrol", "ping", check=False), "slurmctld")
+            until(lambda: "is UP" in self.command("scontrol", "ping", check=False), "slurmctld", 0.05)
 
     def _daemon(self, name: str, argv: Sequence[str]) -> None:
         """Start a program; without core files: slurmstepd 22.05 can crash at its end, and leaves one in the clone."""

@@ -21,7 +21,7 @@ import pytest
 
 from ci.__main__ import DOCUMENTED
 from tests.ci.kills import scenes
-from tests.standins.slurm import until
+from tests.kit import until
 
 PR_SET_CHILD_SUBREAPER = 36
 """linux/prctl.h: whatever loses its parent becomes a child of this process, so that nothing can hide."""
@@ -72,7 +72,7 @@ def said(folder):
 
 def outcome(scene, folder, others):
     code = start(scene, folder).wait(HANGS_S)
-    until(lambda: not {*below(os.getpid())} - others, "the end of what it started", every_s=0.01)
+    until(lambda: not {*below(os.getpid())} - others, "the end of what it started")
     return scene.outcome(folder, code)
 
 
@@ -93,7 +93,7 @@ def test_a_killed_command_leaves_nothing_torn_or_running_and_goes_on(scene, temp
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
         code = process.wait(HANGS_S)
-        until(lambda: not {*below(os.getpid())} - others, "the end of what it started", every_s=0.01)
+        until(lambda: not {*below(os.getpid())} - others, "the end of what it started")
         assert scenes.unsound(folder, template) == []
         if victim == process.pid:
             assert outcome(scene, folder, others) == wanted, said(tmp_path)

@@ -6,14 +6,12 @@ import dataclasses
 import gzip
 import json
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.lifetime import lives
 from ci.__main__ import main
 from ci.pools.file import Pool, PoolsError
 from ci.slurm import jobs, runner
@@ -30,8 +28,8 @@ from ci.slurm.jobs import (
     missing_tasks,
     run_task,
 )
-from tests.needed import needed
-from tests.standins.slurm import SlurmCluster, environment, pids, until
+from tests.kit import until
+from tests.standins.slurm import SlurmCluster
 
 ROOT = Path(__file__).parents[3]
 RUNNERS = """
@@ -61,20 +59,6 @@ for number in range(known, total):
 """A command that appends numbered lines, as slowly as it is told, and goes on where the file ends."""
 
 
-CLUSTER_OF_ITS_OWN = """
-import pathlib, time
-from tests.standins.slurm import cluster, until
-with cluster() as one:
-    script = one.prefix / "job.sh"
-    script.write_text("#!/bin/bash\\nsetsid sleep 600 & sleep 600")
-    one.slurm.sbatch(script, "rl-x", ["--partition=all", "--output=/dev/null"])
-    until(lambda: len(one.processes()) >= 3, "the job")
-    pathlib.Path("{folder}/draft").write_text(str(one.prefix))
-    pathlib.Path("{folder}/draft").rename("{folder}/prefix")
-    time.sleep(600)
-"""
-
-
 @dataclasses.dataclass
 class Place:
     """Jobs of one test on the cluster."""
@@ -100,8 +84,8 @@ class Place:
     def status(self, job):
         return jobs.status(job, self.cluster.slurm)
 
-    def end(self, job, seconds=120.0):
-        until(lambda: self.status(job).state.is_final, f"the end of {job.name}", seconds, every_s=0.5)
+    def end(self, job):
+        until(lambda: self.status(job).state.is_final, f"the end of {job.name}", 0.5)
         return self.status(job)
 
 
@@ -222,23 +206,6 @@ def test_a_task_without_its_gpu_is_submitted_again(place, monkeypatch):
     monkeypatch.undo()
     jobs.resume(job, place.cluster.slurm)
     assert place.end(job).state is State.DONE
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_of_a_cluster_outlives_who_started_it(tmp_path, number):
-    """However that one ends: neither a daemon, nor a job and what it started, nor a file."""
-    needed("Slurm")
-    argv = [sys.executable, "-c", CLUSTER_OF_ITS_OWN.format(folder=tmp_path)]
-    with subprocess.Popen(argv, cwd=ROOT) as started:
-        until((tmp_path / "prefix").exists, "a job that runs", 60)
-        prefix = Path((tmp_path / "prefix").read_text())
-        conf = {"SLURM_CONF": f"{prefix}/etc/slurm.conf"}.items()
-        before = [pid for pid in pids() if conf <= environment(pid).items()]
-        assert len(before) >= 1 + 1 + 3 + 2, "munged, slurmctld, three slurmd, and the job"
-        started.send_signal(number)
-    until(lambda: not any(lives(pid) for pid in before), "the end of all its processes", 30)
-    until(lambda: not prefix.exists(), "the end of its folder", 30)
 
 
 @pytest.mark.nightly

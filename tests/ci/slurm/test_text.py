@@ -12,7 +12,7 @@ import pytest
 from ci.pools.file import Pool, Pools, Site
 from ci.slurm import client
 from ci.slurm.client import Slurm, SlurmAway, batch_script, ranges
-from tests.standins.slurm import until
+from tests.kit import until
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "slurm"
 VERSIONS = ("22.05", "24.11", "26.05")
@@ -98,9 +98,9 @@ def submit(cluster, folder, text, *options):
     return name
 
 
-def ended(cluster, name, seconds=45.0):
+def ended(cluster, name):
     """States of a job's tasks when all have ended."""
-    until(lambda: (rows := cluster.slurm.rows(name)) and all(row.has_ended for row in rows), f"job {name}", seconds)
+    until(lambda: (rows := cluster.slurm.rows(name)) and all(row.has_ended for row in rows), f"job {name}", 0.05)
     return sorted(row.state for row in cluster.slurm.rows(name))
 
 
