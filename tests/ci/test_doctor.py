@@ -29,7 +29,7 @@ class Machine:
 
     def __init__(self, folder, monkeypatch):
         self.root, self.results = folder / "repository", folder / "repository/results"
-        self.answer: object = {"machine": H200, "environment": ENVIRONMENT, "problems": []}
+        self.answer = {"machine": H200, "environment": ENVIRONMENT, "problems": []}
         self.set = monkeypatch.setenv
         monkeypatch.delenv("TRITON_INTERPRET", raising=False)
         monkeypatch.setattr(doctor, "query", self.query)

@@ -125,9 +125,9 @@ STEPS = st.lists(st.tuples(STEP, st.integers(0, 5)), max_size=60)
 @given(STEPS)
 def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_nobody_else(steps):
     """GitHub routes a queued job to any idle runner; runners start, take, end; jobs are queued and cancelled."""
-    jobs: dict[int, HubJob] = {}
-    rows: dict[str, QueueRow] = {}
-    busy: dict[str, int] = {}  # job by runner
+    jobs = {}
+    rows = {}
+    busy = {}  # job by runner
 
     def round_():
         at_work = frozenset(busy)

@@ -110,7 +110,7 @@ def test_values_have_the_type_of_the_knob(kind, good, bad):
 # Values of knobs and the points that they come to.
 
 
-def _knobs(*options: str, candidates: bool = False, offers=()) -> list[dict]:
+def _knobs(*options, candidates=False, offers=()):
     found = catalogues.points(catalogue(offers), catalogues.of_options(options), candidates)
     return [dict(point.knobs) for own in found.values() for point in own if point.knobs]
 
