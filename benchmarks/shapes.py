@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import hashlib
 import json
 import math
 import re
@@ -145,6 +146,16 @@ def finite(value: Any, of_text: Callable[[str], str] = str) -> Any:
     if isinstance(value, Mapping):
         return {of_text(str(key)): finite(item, of_text) for key, item in value.items()}
     return [finite(item, of_text) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def digest_of(value: Any, digits: int = 16) -> str:
+    """Hexadecimal digits that are equal for equal JSON values."""
+    return text_digest(json.dumps(value, sort_keys=True), digits)
+
+
+def text_digest(text: str, digits: int = 16) -> str:
+    """The first hexadecimal digits of the text's SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]
 
 
 Check = Callable[[Any, str], None]

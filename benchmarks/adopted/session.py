@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import math
 import os
 import random
@@ -36,7 +35,7 @@ from benchmarks.coordinator.samples import failed_entry, is_sound
 from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.machine import system
 from benchmarks.plan import PlannedCase, Protocol, Selection, WarmUp
-from benchmarks.shapes import Json, JsonObject, built
+from benchmarks.shapes import Json, JsonObject, built, text_digest
 from benchmarks.trial_file import Status
 
 ON_CPU = {
@@ -463,7 +462,7 @@ class LeftOut(Exception):
 def builds_of(checkout: Path) -> dict[str, str]:
     """The variable by which torch builds C++ extensions of each checkout in a folder of its own: names are equal."""
     usual = os.environ.get("TORCH_EXTENSIONS_DIR") or str(Path.home() / ".cache/torch_extensions")
-    own = hashlib.sha256(str(checkout.resolve()).encode()).hexdigest()[:8]
+    own = text_digest(str(checkout.resolve()), 8)
     return {"TORCH_EXTENSIONS_DIR": str(Path(usual) / f"ridgeline-{own}")}
 
 

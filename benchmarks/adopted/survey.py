@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import hashlib
 import json
 import math
 import re
@@ -17,7 +16,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.shapes import built
+from benchmarks.shapes import built, digest_of
 
 VERSION = 10
 """Of the file in which a survey is kept; one of another version is made again."""
@@ -64,7 +63,7 @@ class SeenClosure:
     @property
     def code(self) -> str:
         """Digest of the code that a call runs, "" if some of it cannot be seen."""
-        return hashlib.sha256(json.dumps(self.ran, sort_keys=True).encode()).hexdigest()[:16] if self.ran else ""
+        return digest_of(self.ran) if self.ran else ""
 
     @property
     def key(self) -> str:
@@ -75,7 +74,7 @@ class SeenClosure:
     def definition(self) -> str:
         """Digest of what is computed: the outputs' types and shapes, or the inputs' where there are none to see."""
         seen = [self.timer, *(self.outputs or self.inputs)]
-        return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
+        return digest_of(seen)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +176,7 @@ class Survey:
         """Digest of what a side computes in a case, over the backends that both sides time in it without a failure."""
         own = self.sides[role].by_key
         shared = [key for key in self.paired if key.partition("/")[2] == case and self._good(key)]
-        return hashlib.sha256(json.dumps([[key, own[key].definition] for key in shared]).encode()).hexdigest()[:16]
+        return digest_of([[key, own[key].definition] for key in shared])
 
     def _good(self, key: str) -> bool:
         """Whether a closure fails on neither side; one that fails computes nothing that could be told."""
@@ -571,7 +570,7 @@ class ScriptRun:
             self.ranks,
             sides,
         ]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+        return digest_of(said)
 
     def roots(self, checkout: Path) -> list[str]:
         """Folders from which a side imports: those that were named, the usual ones, the top; last those of others."""

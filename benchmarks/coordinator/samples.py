@@ -7,7 +7,6 @@ a call can take, the samples that are not kept, and bursts of calls back to back
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 import random
@@ -18,7 +17,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from benchmarks.plan import PlannedArm, PlannedCase, known_hardware
-from benchmarks.shapes import Json, JsonObject
+from benchmarks.shapes import Json, JsonObject, text_digest
 from benchmarks.trial_file import Status
 from kernels import hardware
 from kernels.spec import Cost
@@ -69,7 +68,7 @@ def joint(hashes: Sequence[str | None]) -> str | None:
     """One digest for all ranks, None if any is unknown."""
     if any(one is None for one in hashes):
         return None
-    return hashes[0] if len(set(hashes)) == 1 else hashlib.sha256("".join(map(str, hashes)).encode()).hexdigest()[:16]
+    return hashes[0] if len(set(hashes)) == 1 else text_digest("".join(map(str, hashes)))
 
 
 def shuffled(arms: Sequence[PlannedArm], rounds: int, order: random.Random) -> Iterator[PlannedArm]:

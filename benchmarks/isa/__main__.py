@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import hashlib
 import importlib
 import json
 import sys
@@ -22,7 +21,7 @@ from benchmarks.isa.compile import ARCHES, target
 from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
 from benchmarks.plan import UsageError, tiers_of
 from benchmarks.points import Point, PointsFile
-from benchmarks.shapes import Json, JsonObject
+from benchmarks.shapes import Json, JsonObject, digest_of, text_digest
 from kernels.hardware import DEVICES, lds_limit, resident_waves
 
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
@@ -370,7 +369,7 @@ def _point_entry(point: Point, compilations: Sequence[Json]) -> JsonObject:
 
 def joint(hashes: Sequence[str]) -> str:
     """One hash for all compilations of a point, in order."""
-    return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()[:16]
+    return hashes[0] if len(hashes) == 1 else text_digest("".join(hashes))
 
 
 def equality(compilations: Sequence[Json]) -> str | None:
@@ -378,7 +377,7 @@ def equality(compilations: Sequence[Json]) -> str | None:
     if any(one["grid"] is None for one in compilations):
         return None
     told = [[one["hash"], one["scalars"], one["grid"]] for one in compilations]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    return digest_of(told)
 
 
 def _weight(metrics: Json) -> tuple[float, float]:

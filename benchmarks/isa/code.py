@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import operator
 import re
 from collections import Counter
@@ -174,11 +173,6 @@ class Code:
     def _name(self, block: int, names: dict[str, str]) -> str:
         labels = self.blocks[block].labels
         return names[labels[0]] if labels else "at the entry"
-
-
-def digest(text: str) -> str:
-    """The first 16 hex digits of the text's SHA-256: how code is named in records."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def dominators(successors: Sequence[Sequence[int]]) -> list[int]:

@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..shapes import Json, JsonObject
+from ..shapes import Json, JsonObject, digest_of, text_digest
 from . import amd, nvidia
-from .code import Code, digest
+from .code import Code
 
 ELEMENT_BYTES = {
     "fp64": 8,
@@ -332,7 +332,7 @@ class Compiler:
             code = nvidia.parse(sass)
             metrics = nvidia.metrics(usage, code, shared, num_warps)
         normal = normalised(code, metrics)
-        return {"status": "ok", "hash": digest(normal), "metrics": metrics}, normal
+        return {"status": "ok", "hash": text_digest(normal), "metrics": metrics}, normal
 
 
 def normalised(code: Code, metrics: Json) -> str:
@@ -473,11 +473,11 @@ class Cache:
             text = (self.folder / record["asm"]).read_text() if record.get("asm") else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return record if text is None or f"{digest(text)}.s" == record["asm"] else None
+        return record if text is None or f"{text_digest(text)}.s" == record["asm"] else None
 
     def store(self, key: str, record: JsonObject, text: str | None) -> JsonObject:
         """Keep a record and its code text; returns the record with `asm`, the name of the text's file."""
-        record = record | {"asm": f"{digest(text)}.s" if text is not None else None}
+        record = record | {"asm": f"{text_digest(text)}.s" if text is not None else None}
         if text is not None:
             self.write(record["asm"], text)
         self.write(f"{key}.json", json.dumps(record))
@@ -499,4 +499,4 @@ def readers_digest() -> str:
 
 def key_of(parts: JsonObject) -> str:
     """The key of a record: a digest of everything that decides it, as JSON values."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+    return digest_of(parts, 32)

@@ -7,8 +7,6 @@ is kept beside the times.  A fact that a machine does not report is not a proble
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
 import platform
 import re
@@ -21,7 +19,7 @@ from benchmarks.machine import gpus, system
 from benchmarks.machine.gpus import GpuFacts
 from benchmarks.machine.system import HIDING, ROOT, HostFacts
 from benchmarks.plan import known_hardware
-from benchmarks.shapes import Json, JsonObject
+from benchmarks.shapes import Json, JsonObject, digest_of
 from kernels.hardware import by_market_name, normal_chip_id
 
 LEAST_DISK_BYTES, LOW_DISK_BYTES = 100 << 20, 2 << 30
@@ -415,11 +413,11 @@ def machine_name(machine: Json) -> str:
     keys = ("kind", "arch", "device", "count", "compute_units", "power_cap_w", "chip_id", "partition")
     if machine["kind"] == "cpu":
         keys = ("kind", "device", "cpu_count")
-    identity = json.dumps([machine[key] for key in keys])
+    identity = digest_of([machine[key] for key in keys], 8)
     bare = VENDOR_WORDS.sub(" ", machine["device"].lower())
     slug = re.sub(r"[^a-z0-9]+", "-", bare).strip("-")[:24].strip("-") or machine["arch"]
     count = f"x{machine['count']}" if machine["kind"] == "gpu" else f"-cpu{machine['cpu_count']}"
-    return f"{slug}{count}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+    return f"{slug}{count}-{identity}"
 
 
 def _chip_id(device: Json) -> str | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import platform
@@ -31,7 +30,7 @@ from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.machine.system import gpu_file
 from benchmarks.plan import PlannedCase, Protocol, Selection
 from benchmarks.programs.reader import Program, Reader, ReaderError, Row, fitting, read, readers
-from benchmarks.shapes import JsonObject
+from benchmarks.shapes import JsonObject, digest_of, text_digest
 from benchmarks.trial_file import PROGRAM, Status
 
 SHOWN_OUTPUT = 1500
@@ -150,7 +149,7 @@ class ProgramSession(Session):
 
     def _stamp(self, checkout: Checkout) -> Path:
         """The file that says what is built in a checkout."""
-        return self._kept / f"{hashlib.sha256(str(checkout.path).encode()).hexdigest()[:16]}.json"
+        return self._kept / f"{text_digest(str(checkout.path))}.json"
 
     def _warmed_up(self, checkout: Checkout) -> ProgramRun:
         self.on_progress({"done": 0, "total": None, "what": f"first run of {checkout.role}"})
@@ -173,8 +172,8 @@ class ProgramSession(Session):
                 "cases": [
                     {"name": name, "tier": "pr", "dtype": "unknown", "world": row.ranks} for name, row in cases.items()
                 ],
-                "yardstick": _digest(terms),
-                "case_yardsticks": {name: _digest([row.unit, row.ranks]) for name, row in cases.items()},
+                "yardstick": digest_of(terms),
+                "case_yardsticks": {name: digest_of([row.unit, row.ranks]) for name, row in cases.items()},
                 "costs": {name: {key: round(held) for key, held in row.cost.items()} for name, row in cases.items()},
             }
             found = self.descriptions[one.role]
@@ -365,10 +364,6 @@ def _shared(run: str, checkouts: Sequence[Checkout], begin: float) -> Path | Non
 
 def _cut(run: ProgramRun) -> ProgramRun:
     return dataclasses.replace(run, detail=run.detail[-SHOWN_OUTPUT:])
-
-
-def _digest(terms: Sequence[object]) -> str:
-    return hashlib.sha256(json.dumps(terms).encode()).hexdigest()[:16]
 
 
 def _content(stamp: Path) -> object:

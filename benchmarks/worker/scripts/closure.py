@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import random
 import sys
 import time
@@ -20,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ...shapes import JsonObject
+from ...shapes import JsonObject, text_digest
 from .. import clocks
 from ..arms import harness_numerics
 from . import executed
@@ -125,9 +124,9 @@ class ClosureBench:
             "outputs": described(dict(enumerate(self._own))),  # type: ignore[arg-type]
             "changed": changed,
             "prepared": self._timed.before is not None,
-            "held": hashlib.sha256("/".join(held).encode()).hexdigest()[:16],
+            "held": text_digest("/".join(held)),
             "repeats": not self._own or agree(self._own, again, True).right,
-            "bits": hashlib.sha256(self._bits.encode()).hexdigest()[:16] if self._bits else "",
+            "bits": text_digest(self._bits) if self._bits else "",
             "on_gpu": on_gpu,
         }
 

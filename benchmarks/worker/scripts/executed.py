@@ -23,7 +23,6 @@ import contextlib
 import enum
 import hashlib
 import inspect
-import json
 import os
 import re
 import sys
@@ -35,6 +34,7 @@ from typing import Any
 import torch
 
 from ...naming import mapped
+from ...shapes import digest_of
 from .. import code_hash
 
 KNOWN_C = frozenset(
@@ -222,7 +222,7 @@ def parts(
     for name, one in seen:
         told.setdefault(name, []).append(one)
     named = [name for name, _ in seen]
-    return {name: _digest(one) for name, one in {**told, "order of calls": named}.items()}, ""
+    return {name: digest_of(one) for name, one in {**told, "order of calls": named}.items()}, ""
 
 
 def _launched(trace: code_hash.Trace) -> Iterator[tuple[str, Any]]:
@@ -260,7 +260,7 @@ def _tuned(trace: code_hash.Trace) -> Iterator[list[str]]:
                 list(map(str, self.configs)),
                 [_code(one.__code__) for one in choosing if inspect.isfunction(one)],
             ]
-            digest = _digest([written(self), chosen])
+            digest = digest_of([written(self), chosen])
             names.append(self.base_fn.__name__)
             trace.kernels[digest] = names[-1]
             trace.events[before:] = [[digest, how]]
@@ -336,10 +336,6 @@ def written(kernel: Any) -> list[Any]:
         found[id(one)] = [ast.dump(tree), {key: text for key, text in plain.items() if text is not None}, options]
         waiting += [value for value in values.values() if isinstance(value, KernelInterface)]
     return list(found.values())
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def libraries(checkout: str) -> list[str]:

@@ -13,7 +13,6 @@ import dataclasses
 import enum
 import functools
 import gc
-import hashlib
 import linecache
 import os
 import re
@@ -25,7 +24,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ...channel import error_answer
-from ...shapes import JsonObject
+from ...shapes import JsonObject, text_digest
 from . import skipping
 from .ranks import Ranks
 
@@ -560,7 +559,7 @@ def _cut(name: str) -> str:
     """A name of bounded length: a long one ends in a digest of all of it."""
     if len(name) <= LONGEST:
         return name
-    return f"{name[: LONGEST - 9]}~{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{name[: LONGEST - 9]}~{text_digest(name, 8)}"
 
 
 # What a timer was asked for, in one form for all of them.

@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import inspect
-import json
 import math
 import os
 import statistics
@@ -27,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...shapes import digest_of
 from .interception import Call, Interceptor, TimerCall, Timing
 
 DO_BENCH = ("do_bench", "do_bench_proton", "do_bench_cudagraph", "do_bench_cudagraph_proton")
@@ -344,7 +343,7 @@ class Tuning:
         from .executed import written  # imports torch, which a script may want to set up first
 
         by_name = {str(one): one for one in configs}
-        name = _digest(tuner.base_fn.__name__, _key(tuner, kwargs), sorted(by_name), written(tuner))
+        name = digest_of([tuner.base_fn.__name__, _key(tuner, kwargs), sorted(by_name), written(tuner)])
         files = {role: self._folder / f"{name}.{role}" for role in ("base", "head")}
         held = {role: file.read_text() for role, file in files.items() if file.is_file()}
         if self._role not in held:
@@ -392,10 +391,6 @@ def _key(tuner: Any, kwargs: Mapping[str, Any]) -> list[str]:
     given = {name: one for name, one in {**tuner.nargs, **kwargs}.items() if name in tuner.arg_names}
     named = [repr(given[name]) for name in tuner.keys if name in given]
     return [*named, *(str(one.dtype) for one in given.values() if hasattr(one, "dtype"))]
-
-
-def _digest(*parts: Any) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def _write(file: Path, text: str) -> None:
