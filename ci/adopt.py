@@ -32,7 +32,7 @@ from ci.harness import (
     program,
 )
 from ci.isa.compiled import Bound, CompileStatus, Executed, ExecutedLaunch
-from ci.isa.judge import CodeVerdict, Difference, IsaJudgement
+from ci.isa.judge import CodeVerdict, Difference, IsaJudgement, why_of
 from ci.isa.rules import CodeFinding, IsaPolicy, Rule, executed_findings
 from ci.judging.live import NextOrders
 from ci.report.words import plain
@@ -234,10 +234,9 @@ def compared(
         )
     order = list(CodeVerdict)
     differences.sort(key=lambda one: order.index(one.verdict))
-    verdict = differences[0].verdict
+    verdict, why = differences[0].verdict, why_of(differences[0].verdict, differences, launches=True)
     if not head.run.passed and base.run.passed:
-        verdict = CodeVerdict.BROKEN
-    why = _why(verdict, differences, f"{request.path} fails on {arch}: {next(_failures(head), '')}")
+        verdict, why = CodeVerdict.BROKEN, f"{request.path} fails on {arch}: {next(_failures(head), '')}"
     return IsaJudgement(verdict, why, tuple(differences), tuple(warnings))
 
 
@@ -344,17 +343,3 @@ def _moved(base: Mapping[str, Mapping[str, int]], head: Mapping[str, Mapping[str
             moved = sum(abs(after[name] - before[name]) for name in classes)
             differing.append((moved, f"{(new.get(key) or old[key])[0]}: {steps}"))
     return [sentence for _, sentence in sorted(differing, reverse=True)[:MOST_LINES]]
-
-
-def _why(verdict: CodeVerdict, differences: Sequence[Difference], failure: str) -> str:
-    concerned = [one for one in differences if one.verdict is verdict]
-    names = ", ".join(dict.fromkeys(one.kernel for one in concerned))
-    head = f"{len(concerned)} of {len(differences)} launches "
-    return {
-        CodeVerdict.BROKEN: failure,
-        CodeVerdict.SLOWER: f"{head}expected to be slower, by what they execute: {names}",
-        CodeVerdict.CHANGED: f"{head}execute other code that no rule calls worse: {names}",
-        CodeVerdict.NEW: f"{head}are new: {names}",
-        CodeVerdict.GONE: f"{head}are gone: {names}",
-        CodeVerdict.SAME: f"{head}execute the same code, and as much of it",
-    }.get(verdict, "")

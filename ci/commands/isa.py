@@ -32,7 +32,7 @@ from ci.isa.compiled import (
     Wanted,
     parse,
 )
-from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, compare, entries_by_case
+from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, by_case, compare
 from ci.isa.rules import load_policy
 from ci.isa.text import code_diff
 from ci.judging.reach import NO_FILES, file_labels
@@ -266,7 +266,7 @@ def tracks(tree: CompiledTree) -> dict[str, Track]:
     """
     compiled = tuple(entry for entry in tree.entries if entry.status is not CompileStatus.UNSUPPORTED)
     cells: dict[str, dict[tuple[str, ...], Metrics | None]] = {}
-    for (kernel, backend, arch, case), entries in entries_by_case(dataclasses.replace(tree, entries=compiled)).items():
+    for (kernel, backend, arch, case), entries in by_case(compiled).items():
         several = len({entry.label for entry in entries}) > 1
         for entry in entries:
             cell = backend, f"{case} [{entry.label}]" if several else case, arch

@@ -248,6 +248,11 @@ class ExecutedLaunch:
     counts: Executed | None = None
     bound: Bound | None = None
 
+    @property
+    def label(self) -> str:
+        """What it is called beside its kernel and backend."""
+        return f"executed, {self.at}" if self.at else ""
+
 
 @dataclasses.dataclass(frozen=True)
 class CompiledTree:

@@ -102,15 +102,18 @@ def compare(
     base = under_current_names(base, renamed or {})
     broken = (set(base.broken) - set(head.broken), set(head.broken) - set(base.broken))  # what is in them is not known
     of_base, of_head = (Status.UNIMPORTED if modules else Status.MISSING for modules in broken)
-    judge = _CodeJudge(policy, (of_base, of_head), counted_cases(base) & counted_cases(head))
-    every = [judge.difference(*sides, cases) for sides, cases in (*pairs(base, head), *launches(base, head))]
+    executed = [tree.executed if base.executed and head.executed else () for tree in (base, head)]
+    counted = [by_case([launch for launch in those if launch.counts]).keys() for those in executed]
+    judge = _CodeJudge(policy, (of_base, of_head), counted[0] & counted[1])
+    launched = [pair for pair in pairs(*executed) if not all(map(is_unsupported, pair[0]))]
+    every = [judge.difference(*sides, cases) for sides, cases in (*pairs(base.entries, head.entries), *launched)]
     order = {verdict: rank for rank, verdict in enumerate(CodeVerdict)}
     judged = [difference for difference in every if difference]
     differences = tuple(sorted(judged, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
     verdict, why = _overall(differences, head), ""
     lost = _lost_modules(base, head)
     if not lost or verdict is CodeVerdict.BROKEN:
-        why = _why(verdict, differences)
+        why = why_of(verdict, differences)
     verdict = CodeVerdict.BROKEN if lost else verdict
     return IsaJudgement(verdict, f"{lost} {why}".strip(), differences, tuple(_warnings(base, head)))
 
@@ -152,60 +155,41 @@ def _renamed(those: Sequence[Named], renamed: Mapping[str, str]) -> tuple[Named,
 
 # ---- which configurations belong together --------------------------------------------------------------------------
 
-Sides = tuple[CompiledEntry | None, CompiledEntry | None]
+Side = CompiledEntry | ExecutedLaunch | None
+Sides = tuple[Named | None, Named | None]
+CaseKey = tuple[str, str, str, str]
+"""kernel, backend, arch, case"""
 
 
-def pairs(base: CompiledTree, head: CompiledTree) -> list[tuple[Sides, tuple[str, ...]]]:
-    """((base entry, head entry), cases) of every configuration of either side.
+def pairs(base: Sequence[Named], head: Sequence[Named]) -> list[tuple[Sides[Named], tuple[str, ...]]]:
+    """((base entry, head entry), cases) of every configuration, or every launch, of either side.
 
-    A configuration is found again by kernel, backend, architecture and case.  Where a case has several compilations
-    they are found by label, and those left over in declared order: a label may name the tile that was changed.
+    It is found again by kernel, backend, architecture and case.  Where a case has several compilations they are found
+    by label, and those left over in declared order: a label may name the tile that was changed.
     """
-    grouped: dict[Sides, list[str]] = {}
-    old, new = entries_by_case(base), entries_by_case(head)
+    grouped: dict[Sides[Named], list[str]] = {}
+    old, new = by_case(base), by_case(head)
     for where in dict.fromkeys([*old, *new]):
-        for sides in _matched(old.get(where, []), new.get(where, [])):
+        rest, unmatched = list(old.get(where, [])), []
+        for entry in new.get(where, []):
+            same = next((other for other in rest if other.label == entry.label), None)
+            if same is None:
+                unmatched.append(entry)
+            else:
+                rest.remove(same)
+                grouped.setdefault((same, entry), []).append(where[3])
+        for sides in itertools.zip_longest(rest, unmatched):
             grouped.setdefault(sides, []).append(where[3])
     return [(sides, tuple(cases)) for sides, cases in grouped.items()]
 
 
-def entries_by_case(tree: CompiledTree) -> dict[tuple[str, str, str, str], list[CompiledEntry]]:
-    """The entries of each (kernel, backend, arch, case)."""
-    found: dict[tuple[str, str, str, str], list[CompiledEntry]] = {}
-    for entry in tree.entries:
-        for case in entry.cases:
-            found.setdefault((entry.kernel, entry.backend, entry.arch, case), []).append(entry)
-    return found
-
-
-def _matched(base: Sequence[CompiledEntry], head: Sequence[CompiledEntry]) -> Iterator[Sides]:
-    by_label = {entry.label: entry for entry in base}
-    left_base, left_head = list(base), []
-    for entry in head:
-        found = by_label.get(entry.label)
-        if found is not None and found in left_base:
-            left_base.remove(found)
-            yield found, entry
-        else:
-            left_head.append(entry)
-    yield from itertools.zip_longest(left_base, left_head)
-
-
-LaunchSides = tuple[ExecutedLaunch | None, ExecutedLaunch | None]
-
-
-def launches(base: CompiledTree, head: CompiledTree) -> list[tuple[LaunchSides, tuple[str, ...]]]:
-    """((base launch, head launch), cases) of all that is executed on a side; none where one was not asked for it."""
-    if not (base.executed and head.executed):
-        return []
-    old, new = (
-        {(one.kernel, one.backend, one.arch, case): one for one in tree.executed for case in one.cases}
-        for tree in (base, head)
-    )
-    grouped: dict[LaunchSides, list[str]] = {}
-    for where in dict.fromkeys([*old, *new]):
-        grouped.setdefault((old.get(where), new.get(where)), []).append(where[3])
-    return [(sides, tuple(cases)) for sides, cases in grouped.items() if not all(map(is_unsupported, sides))]
+def by_case(those: Sequence[Named]) -> dict[CaseKey, list[Named]]:
+    """The entries, or launches, of each (kernel, backend, arch, case)."""
+    groups: dict[CaseKey, list[Named]] = {}
+    for one in those:
+        for case in one.cases:
+            groups.setdefault((one.kernel, one.backend, one.arch, case), []).append(one)
+    return groups
 
 
 def is_unsupported(launch: ExecutedLaunch | None) -> bool:
@@ -214,16 +198,6 @@ def is_unsupported(launch: ExecutedLaunch | None) -> bool:
 
 
 # ---- verdicts ------------------------------------------------------------------------------------------------------
-
-CaseKey = tuple[str, str, str, str]
-"""kernel, backend, arch, case"""
-
-
-def counted_cases(tree: CompiledTree) -> set[CaseKey]:
-    """The cases of which a tree has the counts of executing it."""
-    launches = (launch for launch in tree.executed if launch.counts)
-    return {(launch.kernel, launch.backend, launch.arch, case) for launch in launches for case in launch.cases}
-
 
 STATUS = {
     CompileStatus.OK: Status.OK,
@@ -251,12 +225,7 @@ class _CodeJudge:
     absent: tuple[Status, Status]
     counted: Container[CaseKey]
 
-    def difference(
-        self,
-        base: CompiledEntry | ExecutedLaunch | None,
-        head: CompiledEntry | ExecutedLaunch | None,
-        cases: tuple[str, ...],
-    ) -> Difference | None:
+    def difference(self, base: Side, head: Side, cases: tuple[str, ...]) -> Difference | None:
         """What both sides compile to, or execute; None where neither side has anything to say of it."""
         known = head or base
         assert known is not None
@@ -278,9 +247,8 @@ class _CodeJudge:
         else:
             verdict = CodeVerdict.CANNOT_TELL if isinstance(decided, Open) else CodeVerdict(decided)
             changes = tuple(_reason(base, head, verdict))
-        label = f"executed, {known.at}" if isinstance(known, ExecutedLaunch) else known.label
         old, new = (side if isinstance(side, CompiledEntry) else None for side in (base, head))
-        return Difference(known.kernel, known.backend, label, known.arch, cases, verdict, changes, old, new)
+        return Difference(known.kernel, known.backend, known.label, known.arch, cases, verdict, changes, old, new)
 
 
 def _verdict_of(changes: Sequence[CodeFinding]) -> CodeVerdict:
@@ -290,9 +258,7 @@ def _verdict_of(changes: Sequence[CodeFinding]) -> CodeVerdict:
     return CodeVerdict.SLOWER if any(change.judged for change in changes) else CodeVerdict.CHANGED
 
 
-def _reason(
-    base: CompiledEntry | ExecutedLaunch | None, head: CompiledEntry | ExecutedLaunch | None, verdict: CodeVerdict
-) -> Iterator[CodeFinding]:
+def _reason(base: Side, head: Side, verdict: CodeVerdict) -> Iterator[CodeFinding]:
     """Why a configuration has its verdict, where that is not its code."""
     broken = verdict is CodeVerdict.BROKEN
     if isinstance(head, ExecutedLaunch):
@@ -314,32 +280,36 @@ def _reason(
 
 
 def _overall(differences: Sequence[Difference], head: CompiledTree) -> CodeVerdict:
-    said = {difference.verdict for difference in differences}
-    for verdict in (CodeVerdict.BROKEN, CodeVerdict.SLOWER):
-        if verdict in said:
-            return verdict
-    passing = [one for one in (CodeVerdict.CHANGED, CodeVerdict.SAME, CodeVerdict.NEW) if one in said]
-    only_new = passing == [CodeVerdict.NEW] and CodeVerdict.GONE in said
-    undecided = CodeVerdict.CANNOT_TELL in said or bool(head.failures)
+    verdicts = {difference.verdict for difference in differences}
+    worst = next((verdict for verdict in (CodeVerdict.BROKEN, CodeVerdict.SLOWER) if verdict in verdicts), None)
+    if worst:
+        return worst
+    passing = [one for one in (CodeVerdict.CHANGED, CodeVerdict.SAME, CodeVerdict.NEW) if one in verdicts]
+    only_new = passing == [CodeVerdict.NEW] and CodeVerdict.GONE in verdicts
+    undecided = CodeVerdict.CANNOT_TELL in verdicts or bool(head.failures)
     return CodeVerdict.CANNOT_TELL if undecided or only_new or not passing else passing[0]
 
 
-def _why(verdict: CodeVerdict, differences: Sequence[Difference]) -> str:
-    """One sentence for the heading."""
+def why_of(verdict: CodeVerdict, differences: Sequence[Difference], *, launches: bool = False) -> str:
+    """One sentence for the heading.  launches: the differences are those of launches, not of what is compiled."""
     concerned = [d for d in differences if d.verdict is verdict]
     if verdict is CodeVerdict.CANNOT_TELL and not concerned:
         return "Nothing could be compared."
     one = len(concerned) == 1
-    kernels = ", ".join(dict.fromkeys(d.kernel for d in concerned))
+    is_, has = ("is", "has") if one else ("are", "have")
+    by = "what they execute" if launches else "what the compiler emits"
+    every = f"{len(differences)} launches" if launches else plural(len(differences), "configuration")
     said = {
-        CodeVerdict.BROKEN: f"no longer {'compiles' if one else 'compile'}: {kernels}",
-        CodeVerdict.SLOWER: f"{'is' if one else 'are'} expected to be slower, by what the compiler emits: {kernels}",
-        CodeVerdict.CHANGED: f"{'has' if one else 'have'} other code that no rule calls worse: {kernels}",
-        CodeVerdict.NEW: f"{'is' if one else 'are'} new: {kernels}",
-        CodeVerdict.SAME: f"{'has' if one else 'have'} the same code on both sides, none has other code",
-        CodeVerdict.CANNOT_TELL: f"could not be compared: {kernels}",
+        CodeVerdict.BROKEN: f"no longer {'compiles' if one else 'compile'}",
+        CodeVerdict.SLOWER: f"{is_} expected to be slower, by {by}",
+        CodeVerdict.CHANGED: f"{has} other code that no rule calls worse",
+        CodeVerdict.NEW: f"{is_} new",
+        CodeVerdict.GONE: f"{is_} gone",
+        CodeVerdict.SAME: f"{has} the same code on both sides, none has other code",
+        CodeVerdict.CANNOT_TELL: "could not be compared",
     }[verdict]
-    return f"{len(concerned)} of {plural(len(differences), 'configuration')} {said}."
+    kernels = f": {', '.join(dict.fromkeys(d.kernel for d in concerned))}" if verdict is not CodeVerdict.SAME else ""
+    return f"{len(concerned)} of {every} {said}{kernels}."
 
 
 def _warnings(base: CompiledTree, head: CompiledTree) -> Iterator[str]:

@@ -175,7 +175,7 @@ def listing(tree: CompiledTree) -> Text:
         for note in entry.code.notes:
             out.append(f"    note: {note}\n", "yellow")
     for launch in tree.executed:
-        name = called(launch.kernel, launch.backend, f"executed, {launch.at}" if launch.at else "")
+        name = called(launch.kernel, launch.backend, launch.label)
         out.append(f"{name} on {launch.arch} ({few(launch.cases)}): ", "bold")
         out.append(f"{executed_summary(launch)}\n", "" if launch.counts else "yellow")
     for module, why in tree.broken.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -254,75 +254,62 @@ def sift(trials: Sequence[Trial], expected: Expected) -> tuple[list[Trial], list
 
 def contradiction(trial: Trial, expected: Expected) -> str:
     """Why a trial cannot be of this run, "" if it can."""
-    reasons = (check(trial, expected) for check in CHECKS)
-    return next((reason for reason in reasons if reason), "")
+    reasons = (_of_sides, _of_machine, _of_content, _of_definition)
+    return next((reason for check in reasons for reason in check(trial, expected)), "")
 
 
-# ---- one trial -------------------------------------------------------------------------------------------------------
-
-
-def _sides(trial: Trial, expected: Expected) -> str:
-    if trial.paired:
-        return ""
-    alone = "head alone was measured" if "head" in trial.checkouts else "its head was not measured"
-    return "" if expected.same_kernels and "head" in trial.checkouts else f"{alone}; base and head run in lock-step"
-
-
-def _commits(trial: Trial, expected: Expected) -> str:
+def _of_sides(trial: Trial, expected: Expected) -> Iterator[str]:
+    sides = trial.checkouts
+    if not trial.paired and not (expected.same_kernels and "head" in sides):
+        alone = "head alone was measured" if "head" in sides else "its head was not measured"
+        yield f"{alone}; base and head run in lock-step"
     for role, commit in (("head", expected.head), ("base", expected.base)):
-        checkout = trial.checkouts.get(role)
-        if checkout is None:
+        if (side := sides.get(role)) is None:
             continue
-        if checkout.named:
-            return f"its {role} was renamed to {checkout.named}; a run measures commits under their own names"
-        if checkout.dirty:
-            return f"its {role} has uncommitted changes"
-        if checkout.commit != commit and (trial.paired or checkout.commit not in expected.past):
-            return f"it says its {role} is {checkout.commit}; the run was started for {commit}"
-    return ""
+        if side.named:
+            yield f"its {role} was renamed to {side.named}; a run measures commits under their own names"
+        if side.dirty:
+            yield f"its {role} has uncommitted changes"
+        if side.commit != commit and (trial.paired or side.commit not in expected.past):
+            yield f"it says its {role} is {side.commit}; the run was started for {commit}"
 
 
-def _of_machine(trial: Trial, expected: Expected) -> str:
+def _of_machine(trial: Trial, expected: Expected) -> Iterator[str]:
     machine = trial.machine
-    if expected.product is None:
-        return "" if machine.kind == "cpu" else f"it says it ran on {machine.market_name}; the pool has no GPU"
-    if machine.kind != "gpu" or machine.market_name != expected.product:
-        said = machine.market_name or machine.device or "a machine without a known GPU"
-        return f"it says it ran on {said}; the pool has {expected.product}"
-    if expected.counts and machine.count not in expected.counts:
-        return f"it says it had {machine.count} GPUs; the leg was given {' or '.join(map(str, expected.counts))}"
-    return ""
+    wanted = ("gpu", expected.product) if expected.product else ("cpu", machine.market_name)
+    if (machine.kind, machine.market_name) != wanted:
+        device = machine.market_name or machine.device or "a machine without a known GPU"
+        yield f"it says it ran on {device}; the pool has {expected.product or 'no GPU'}"
+    if expected.product and expected.counts and machine.count not in expected.counts:
+        yield f"it says it had {machine.count} GPUs; the leg was given {' or '.join(map(str, expected.counts))}"
 
 
-def _id(trial: Trial, expected: Expected) -> str:
+def _of_content(trial: Trial, expected: Expected) -> Iterator[str]:
     body = json.loads(trial.text)
     body.pop("id")
     try:
         digest = identity(body)
     except ValueError:
-        return "it holds a number that JSON has not: the line was edited"
-    return "" if trial.id == digest else f"its id is not that of its content, {digest}: the line was edited"
+        digest = "none: it holds a number that JSON has not"
+    if trial.id != digest:
+        yield f"its id is not that of its content, {digest}: the line was edited"
 
 
-def _definition(trial: Trial, expected: Expected) -> str:
+def _of_definition(trial: Trial, expected: Expected) -> Iterator[str]:
     """Whether base declares what our own tree of it declares.  Digests of two versions of Python are not alike."""
     base = trial.checkouts.get("base") or trial.checkouts["head"]
     ours, theirs = (expected.declared or {}).get(trial.operator), base.declaration
     by_program = ours is None and trial.operator in expected.programs  # its cases are the rows that it prints
-    if expected.declared is None or base.environment.python != expected.python or by_program:
-        return ""
+    if expected.declared is None or base.environment.python != expected.python or by_program or ours is theirs:
+        return
     if ours is None or theirs is None:
-        return "" if ours is theirs else f"base does not declare {trial.operator} as its commit does"
-    if set(ours.baselines) != set(theirs.baselines) or ours.cases.keys() != theirs.cases.keys():
-        return "it lists other cases or baselines of base than its commit declares"
-    # On a CPU digests cover the state of the caches, hot there (ci.options.with_rounds), cold in a listing.
-    measured = trial.cases.keys() & ours.cases.keys() if expected.product else ()
-    unlike = sorted(name for name in measured if ours.cases[name].definition != theirs.cases[name].definition)
-    return f"its benchmark definition of {unlike[0]} in base is not that of the commit" if unlike else ""
-
-
-CHECKS = (_sides, _commits, _of_machine, _id, _definition)
-"""Each gives a reason against a trial, or ""."""
+        yield f"base does not declare {trial.operator} as its commit does"
+    elif set(ours.baselines) != set(theirs.baselines) or ours.cases.keys() != theirs.cases.keys():
+        yield "it lists other cases or baselines of base than its commit declares"
+    elif expected.product:  # on a CPU digests cover the state of the caches: hot there, cold in a listing
+        for name in sorted(trial.cases.keys() & ours.cases.keys()):
+            if ours.cases[name].definition != theirs.cases[name].definition:
+                yield f"its benchmark definition of {name} in base is not that of the commit"
 
 
 # The judgement of a job that may be believed, on trials from a host that may not.

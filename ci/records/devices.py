@@ -66,7 +66,7 @@ def _summary(field: str, values: Sequence[float | None]) -> float | None:
 
 
 def _devices_of_trial(trial: Trial) -> list[DeviceAtWork]:
-    during = trial.state.during
+    during = [(reading, *(reading.others or ())) for reading in trial.state.during]
     count = max(map(len, during), default=0)
     working = _at_work(during)
     return [
@@ -77,7 +77,7 @@ def _devices_of_trial(trial: Trial) -> list[DeviceAtWork]:
 
 def _at_work(during: Iterable[tuple[Clocks, ...]]) -> list[tuple[Clocks, ...]]:
     """Moments at which no device was idle, in the upper half of the range of power: setting up needs little."""
-    awake = [moment for moment in during if not any("idle" in clocks.throttle for clocks in moment)]
+    awake = [moment for moment in during if not any("idle" in (clocks.throttle or "") for clocks in moment)]
     power = [sum(clocks.power_w or 0.0 for clocks in moment) for moment in awake]
     middle = (min(power, default=0.0) + max(power, default=0.0)) / 2
     return [moment for moment, watts in zip(awake, power, strict=True) if watts >= middle]

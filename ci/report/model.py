@@ -223,4 +223,8 @@ def costs_of(trials: Iterable[Trial]) -> dict[str, CaseCost]:
 
 def _clocks(trial: Trial) -> dict[str, Clocks]:
     moments = {"before": trial.state.before, "after": trial.state.after}
-    return {moment: clocks for moment, clocks in moments.items() if clocks}
+    return {
+        moment: Clocks(clocks.sm_clock_mhz, clocks.power_w, clocks.temperature_c, clocks.throttle or "")
+        for moment, clocks in moments.items()
+        if clocks
+    }

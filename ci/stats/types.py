@@ -18,13 +18,13 @@ Role = Literal["base", "head"]
 class Clocks:
     """What the device reported around one arm of one trial; None where it reported nothing.
 
-    sm_clock_mhz: MHz; power_w: W; temperature_c: degrees Celsius; throttle: the device's own words, "" for none.
+    sm_clock_mhz: MHz; power_w: W; temperature_c: degrees Celsius; throttle: the device's own words.
     """
 
     sm_clock_mhz: float | None = None
     power_w: float | None = None
     temperature_c: float | None = None
-    throttle: str = ""
+    throttle: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -209,7 +209,8 @@ class _CaseTrials:
 
     def arms(self, role: Role) -> list[Arm]:
         """What became of the backend on one side, trial by trial."""
-        return [result.arms[role, self.backend] for _, result in self.having if (role, self.backend) in result.arms]
+        arms = (result.arms.get((role, self.backend)) for _, result in self.having)
+        return [arm for arm in arms if arm]
 
     def comparison(self, shared: tuple[str, ...]) -> Comparison | None:
         """None for a baseline that vouches for the others, and for what neither side can run."""
@@ -331,14 +332,13 @@ def _status(arms: Sequence[Arm]) -> Status:
 
 def _clocks(trial: Trial) -> dict[Role, Clocks] | None:
     """What the devices reported while each side was at work; None unless the readings say so for both."""
-    if not all(trial.state.of_role.get(role) for role in ROLES):
-        return None
-    return {role: _middle(trial.state.of_role[role]) for role in ROLES}
+    of_role = {role: [reading for reading in trial.state.during if reading.role == role] for role in ROLES}
+    return {role: _middle(readings) for role, readings in of_role.items()} if all(of_role.values()) else None
 
 
 def _middle(readings: Sequence[Clocks]) -> Clocks:
     """Median clock, power and temperature, and every word on throttling."""
-    throttled = {reading.throttle for reading in readings} - {"", "none"}
+    throttled = {reading.throttle or "none" for reading in readings} - {"none"}
     known = ([getattr(r, name) for r in readings] for name in ("sm_clock_mhz", "power_w", "temperature_c"))
     clock, power, temperature = (_median([float(value) for value in values if value is not None]) for values in known)
     return Clocks(clock, power, temperature, ", ".join(sorted(throttled)))

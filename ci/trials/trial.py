@@ -124,40 +124,23 @@ COSTS = tuple(field.name for field in dataclasses.fields(Cost))
 
 
 @dataclasses.dataclass(frozen=True)
-class DeviceState:
-    """What the first device reported before, during and after a trial.
+class Reading(Clocks):
+    """What the devices reported at one moment: the first one, and the others of the machine in their order.
 
-    of_role: the readings during the trial by the checkout that was at work, where the file says which it was.
-    during: every reading during the trial, device by device.
+    role: the checkout that was at work, None where the file does not say so.
     """
 
-    before: Clocks | None = None
-    after: Clocks | None = None
-    of_role: Mapping[str, tuple[Clocks, ...]] = dataclasses.field(default_factory=dict)
-    during: tuple[tuple[Clocks, ...], ...] = ()
-
-    @classmethod
-    def of(cls, data: Json) -> DeviceState:
-        """From its JSON."""
-        before, after = (_clocks(data[moment]) if data.get(moment) else None for moment in ("before", "after"))
-        by_role: dict[str, list[Clocks]] = {}
-        readings = data.get("during") or ()
-        during = tuple(map(_devices, readings))
-        for reading, (first, *_) in zip(readings, during, strict=True):
-            if reading.get("role"):
-                by_role.setdefault(reading["role"], []).append(first)
-        of_role = {role: tuple(found) for role, found in by_role.items()}
-        return cls(before, after, of_role, during)
+    role: str | None = None
+    others: tuple[Clocks, ...] | None = None
 
 
-def _devices(data: Json) -> tuple[Clocks, ...]:
-    """One reading: the first device, then the others in their order."""
-    return (_clocks(data), *(_clocks(other) for other in data.get("others") or ()))
+@dataclasses.dataclass(frozen=True)
+class DeviceState:
+    """Readings before, during and after a trial."""
 
-
-def _clocks(data: Json) -> Clocks:
-    found = data.get
-    return Clocks(found("sm_clock_mhz"), found("power_w"), found("temperature_c"), found("throttle") or "")
+    before: Reading | None = None
+    after: Reading | None = None
+    during: tuple[Reading, ...] = ()
 
 
 Scalar = str | int | float | bool | None
@@ -461,7 +444,7 @@ class Trial:
             built(Machine, data["machine"]),
             {role: Checkout.of(checkout) for role, checkout in data["trees"].items()},
             {name: CaseResult.of(case) for name, case in data["cases"].items()},
-            DeviceState.of(data.get("state") or {}),
+            built(DeviceState, {key: value for key, value in (data.get("state") or {}).items() if value}),
             tuple(data.get("warnings", ())),
             float(data.get("duration_s") or 0.0),
             data.get("busy_share"),

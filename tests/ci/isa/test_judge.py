@@ -101,14 +101,14 @@ def test_the_worst_comes_first():
 def test_cases_are_matched_even_if_they_merge_differently():
     base = document(entry(code="a", cases=["one", "two"]))
     head = document(entry(code="a", cases=["one"]), entry(code="b", cases=["two"]))
-    found = [(one.code.hash, two.code.hash, cases) for (one, two), cases in pairs(base, head)]
+    found = [(one.code.hash, two.code.hash, cases) for (one, two), cases in pairs(base.entries, head.entries)]
     assert found == [("a", "a", ("one",)), ("a", "b", ("two",))]
 
 
 def test_a_label_that_names_the_changed_tile_is_still_the_same_configuration():
     base = document(entry(code="a", label="128x128"), entry(code="c", label="reduce"))
     head = document(entry(code="c", label="reduce"), entry(code="b", label="256x256"))
-    assert [(one.label, two.label) for (one, two), _ in pairs(base, head)] == [
+    assert [(one.label, two.label) for (one, two), _ in pairs(base.entries, head.entries)] == [
         ("reduce", "reduce"),
         ("128x128", "256x256"),
     ]
