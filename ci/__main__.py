@@ -30,7 +30,7 @@ DOCUMENTED = (0, 1, 2, USAGE, INTERRUPTED)
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Measure": {
-        "check": ("check", "The pull-request job: still right, slower, by how much, on which shapes."),
+        "check": ("ab:check", "The pull-request job: still right, slower, by how much, on which shapes."),
         "ab": ("ab", "Compare two commits in lock-step, or judge recorded trials."),
         "run": ("run", "Measure this commit and record it."),
         "verify": ("verify", "Is every backend right in every case here? Times nothing."),

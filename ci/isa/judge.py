@@ -168,7 +168,8 @@ def pairs(base: Sequence[Named], head: Sequence[Named]) -> list[tuple[Sides[Name
     by label, and those left over in declared order: a label may name the tile that was changed.
     """
     grouped: dict[Sides[Named], list[str]] = {}
-    old, new = by_case(base), by_case(head)
+    old: dict[CaseKey, list[Named]] = by_case(base)
+    new: dict[CaseKey, list[Named]] = by_case(head)
     for where in dict.fromkeys([*old, *new]):
         rest, unmatched = list(old.get(where, [])), []
         for entry in new.get(where, []):

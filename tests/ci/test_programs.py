@@ -86,7 +86,7 @@ def test_a_build_that_git_does_not_ignore_is_kept_and_made_again_with_its_checko
 
 
 def test_what_needs_a_gpu_is_named_and_not_run_without_one(clone, monkeypatch):
-    monkeypatch.setattr("ci.commands.check.machine_kind", lambda: "cpu")
+    monkeypatch.setattr("ci.commands.ab.machine_kind", lambda: "cpu")
     monkeypatch.setattr(programs, "machine_kind", lambda: "cpu")
     settings = SETTINGS.format(factor=1).replace('reads = "mine"', 'reads = "mine"\ngpu = true')
     commit(clone, "gpu", **{"ridgeline.toml": settings, "bench.py": "1"})
