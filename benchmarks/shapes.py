@@ -16,7 +16,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 Json = Mapping[str, Any]
@@ -146,6 +146,11 @@ def finite(value: Any, of_text: Callable[[str], str] = str) -> Any:
     if isinstance(value, Mapping):
         return {of_text(str(key)): finite(item, of_text) for key, item in value.items()}
     return [finite(item, of_text) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """The first of some names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def digest_of(value: Any, digits: int = 16) -> str:

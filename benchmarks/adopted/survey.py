@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.shapes import built, digest_of
+from benchmarks.shapes import built, digest_of, some_of
 
 VERSION = 10
 """Of the file in which a survey is kept; one of another version is made again."""
@@ -245,8 +245,7 @@ def differing(base: SeenClosure, head: SeenClosure) -> str:
     if unseen := next((one.unseen for one in sides.values() if one.unseen or not one.ran), None):
         return f"{unseen or 'something'} runs, whose code cannot be seen"
     names = [name for name in {**base.ran, **head.ran} if base.ran.get(name) != head.ran.get(name)]
-    more = f" and {len(names) - MOST_DIFFERING} more" if len(names) > MOST_DIFFERING else ""
-    return f"{', '.join(names[:MOST_DIFFERING])}{more} not the same" if names else ""
+    return f"{some_of(names, MOST_DIFFERING)} not the same" if names else ""
 
 
 def kept(path: Path, asked: str) -> Survey | None:

@@ -93,7 +93,7 @@ def _heap_rows(place: RankPlace) -> Iterator[Row]:
         where = f"{2 * size >> 20} MiB on each of {place.world} ranks, mapped by all"
         yield row("allocate", RowStatus.PASS, f"{where} in {took_s:.1f} s; home: {heap.facts['home']}{unusable}")
         try:
-            yield rates_row(symmetric_heap.probe(heap, size))
+            yield rates_row(symmetric_heap.probe(heap, size), LINK_SHARE if place.is_gpu else 0.0)
         except symmetric_heap.HeapError as error:
             yield row("write", RowStatus.FAIL, str(error), HEAP_HINT)
         heap.barrier()
@@ -115,12 +115,12 @@ def access_row(closed: list[tuple[int, int]], pairs: int) -> Row:
     return verdict_row("peer access", f"{pairs} pairs", problem, next_step)
 
 
-def rates_row(rates: Sequence[Sequence[float]]) -> Row:
-    """rates: GB/s by [from][to], of writes that arrived."""
+def rates_row(rates: Sequence[Sequence[float]], least_share: float = LINK_SHARE) -> Row:
+    """rates: GB/s by [from][to], of writes that arrived.  least_share: of their median; on a CPU there are no links."""
     links = {f"{a}->{b}": rate for a, of_rank in enumerate(rates) for b, rate in enumerate(of_rank) if a != b}
     ordered = sorted(links.values())
     median = ordered[len(ordered) // 2]
-    slow = [f"{pair} {rate:.0f} GB/s" for pair, rate in links.items() if rate < LINK_SHARE * median]
+    slow = [f"{pair} {rate:.0f} GB/s" for pair, rate in links.items() if rate < least_share * median]
     spread = f"median of {len(links)} directions, {ordered[0]:.3g} to {ordered[-1]:.3g}"
     problem = f"much slower: {', '.join(slow[:6])}" if slow else ""
     next_step = "check this link: `amd-smi xgmi`, `nvidia-smi nvlink -s`"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 from benchmarks.plan import PlannedCase, UsageError, unknown_kernel
-from benchmarks.shapes import Json, JsonObject, built, whole
+from benchmarks.shapes import Json, JsonObject, built, some_of, whole
 
 MOST_ROUNDS = 10_000
 """What an order may ask for; a trial of 40 is usual."""
@@ -192,15 +192,12 @@ class Sources:
 
     def refuse_changed(self, kernel: str) -> None:
         """UsageError if something has changed.  kernel: what was measured meanwhile."""
-        found = self.changed()
-        if not found:
-            return
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        raise UsageError(
-            f"{found[0]}{more} changed while {kernel} was measured: by a kernel, or by somebody who works in the tree; "
-            "what is measured after that is not what was asked for.  Look at it, put it back and run again; what was "
-            "finished before is kept"
-        )
+        if files := self.changed():
+            raise UsageError(
+                f"{some_of(list(map(str, files)), 1)} changed while {kernel} was measured: by a kernel, or by somebody "
+                "who works in the tree; what is measured after that is not what was asked for.  Look at it, put it "
+                "back and run again; what was finished before is kept"
+            )
 
     def _present(self) -> Iterator[Path]:
         yield from self._kernels()

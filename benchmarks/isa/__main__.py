@@ -21,7 +21,7 @@ from benchmarks.isa.compile import ARCHES, target
 from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
 from benchmarks.plan import UsageError, tiers_of
 from benchmarks.points import Point, PointsFile
-from benchmarks.shapes import Json, JsonObject, digest_of, text_digest
+from benchmarks.shapes import Json, JsonObject, digest_of, some_of, text_digest
 from kernels.hardware import DEVICES, lds_limit, resident_waves
 
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
@@ -145,9 +145,8 @@ def _check_names(asked: CompiledArms, listings: list[JsonObject]) -> None:
                     raise ValueError(f"no {what.format(name)}; known: {_some(known)}")
 
 
-def _some(names: Sequence[str], most: int = 12) -> str:
-    names = list(dict.fromkeys(names))
-    return ", ".join([*names[:most], *([f"and {len(names) - most} more"] if len(names) > most else [])]) or "none"
+def _some(names: Sequence[str]) -> str:
+    return some_of(list(dict.fromkeys(names)), 12) or "none"
 
 
 def _on_progress(style: str) -> Callable[..., None]:

@@ -183,13 +183,8 @@ def cores() -> list[int]:
 
 def cpu_name() -> str:
     """Model name as Linux gives it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.lower().startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return platform.processor() or platform.machine()
+    named = re.search(r"^model name\s*:(.*)$", text_of(Path("/proc/cpuinfo")), re.MULTILINE | re.IGNORECASE)
+    return named[1].strip() if named else platform.processor() or platform.machine()
 
 
 def ram_bytes() -> int | None:

@@ -51,9 +51,9 @@ def test_the_name_of_a_machine_is_its_static_identity():
 
 def test_a_cpu_is_named_as_linux_does_and_otherwise_as_python_does(monkeypatch):
     told = "processor\t: 0\nmodel name\t: Fast CPU: 96 cores \nmodel name\t: another\n"
-    monkeypatch.setattr(Path, "read_text", lambda file: told)
+    monkeypatch.setattr(Path, "read_text", lambda file, **_: told)
     assert system.cpu_name() == "Fast CPU: 96 cores"
-    monkeypatch.setattr(Path, "read_text", lambda file: "processor\t: 0\n")
+    monkeypatch.setattr(Path, "read_text", lambda file, **_: "processor\t: 0\n")
     monkeypatch.setattr(system.platform, "processor", lambda: "arm")
     assert system.cpu_name() == "arm"
 
