@@ -162,22 +162,18 @@ class RewritingFinder:
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or spec.origin is None or not isinstance(spec.loader, SourceFileLoader):
             return None
+        file, loader = spec.origin, spec.loader
         try:
-            tree = self._rewritten(name, spec.loader.get_data(spec.origin), spec.origin)
+            tree = self._rewritten(name, loader.get_data(file), file)
         except SyntaxError:  # whoever imports it is told
             return None
         if tree is None:
             return None
-        spec.loader = _Loader(name, spec.origin, tree, self._held)
+
+        def execute(module: ModuleType) -> None:
+            """Run the rewritten text.  The bytecode cached on disk stays that of the original."""
+            vars(module).update(self._held)
+            exec(compile(tree, file, "exec"), vars(module))
+
+        loader.exec_module = execute  # type: ignore[method-assign]
         return spec
-
-
-class _Loader(SourceFileLoader):
-    def __init__(self, name: str, path: str, tree: ast.Module, held: Mapping[str, Any]) -> None:
-        super().__init__(name, path)
-        self._tree, self._held = tree, held
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Runs the rewritten text.  The bytecode cached on disk stays that of the original."""
-        vars(module).update(self._held)
-        exec(compile(self._tree, self.path, "exec"), vars(module))
