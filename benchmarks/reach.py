@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from benchmarks.shapes import text_digest
 from benchmarks.sources import (
     KERNEL,
     Imported,
@@ -181,15 +182,7 @@ def _is_same_code(path: str, trees: Iterable[SourceTree]) -> bool:
 
 def digest(tree: SourceTree, paths: Iterable[str]) -> str:
     """Of files of a tree: their names and their contents."""
-    files = sorted(set(paths))
-    text = "".join(f"{path}\0{tree.digest(path)}\n" for path in files)
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
-
-
-def environment(tree: SourceTree, paths: Iterable[str]) -> dict[str, str]:
-    """The variables that are set and whose names stand in some files: what the files do may hang on them."""
-    words = {word for path in paths if path.endswith(".py") for word in _imports(tree, path).strings}
-    return {name: os.environ[name] for name in sorted(words & os.environ.keys())}
+    return text_digest("".join(f"{path}\0{tree.digest(path)}\n" for path in sorted(set(paths))), DIGITS)
 
 
 def every_file(tree: SourceTree) -> set[str]:
@@ -374,8 +367,11 @@ class CheckoutCode:
         return digest(self.tree, self.files(module))
 
     def environment(self, module: str = "") -> dict[str, str]:
-        """The environment variables that this code may look at, as far as they are set."""
-        return environment(self.tree, self.files(module))
+        """The environment variables that are set and whose names stand in this code: what it does may hang on them."""
+        words = {
+            word for path in self.files(module) if path.endswith(".py") for word in _imports(self.tree, path).strings
+        }
+        return {name: os.environ[name] for name in sorted(words & os.environ.keys())}
 
     @functools.cached_property
     def tops(self) -> list[str]:

@@ -432,9 +432,9 @@ class Kernel:
 def _code(function: Callable[..., Any]) -> str:
     """The function's source as a syntax tree without docstring: stable against formatting and comments; kept."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    node = tree.body[0]
-    if isinstance(node, ast.FunctionDef):
-        node.decorator_list = []
-        if ast.get_docstring(node) is not None:
-            node.body = node.body[1:]
+    declared = tree.body[0]
+    if isinstance(declared, ast.FunctionDef):
+        declared.decorator_list = []
+        if ast.get_docstring(declared) is not None:
+            declared.body = declared.body[1:]
     return ast.dump(tree)
