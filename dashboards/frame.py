@@ -18,6 +18,7 @@ import pandas as pd
 
 from ci.history.analysis import History
 from ci.history.exact import CodeRecord
+from ci.history.series import coded
 from ci.history.types import Moved, SeriesKey
 from ci.records import rates
 from ci.records.rates import Rate
@@ -109,10 +110,15 @@ class Lane:
     def of(cls, machine: str, env: str | None, frame: pd.DataFrame) -> Lane:
         """Of the derived rows of a lane."""
         moments = pd.to_datetime(frame["date"], utc=True)
-        dated = pd.DataFrame({"commit": frame["commit"].astype(object), "date": moments})
-        dated = dated.drop_duplicates("commit", keep="last").sort_values(["date", "commit"], kind="stable")
-        commits = [Commit(commit, minute(date)) for commit, date in dated.itertuples(index=False)]
-        at = pd.Index(dated["commit"]).get_indexer(frame["commit"].astype(object))
+        code, names = coded(frame["commit"])
+        newest = last_of_each(code, len(names))
+        dated = pd.DataFrame({"commit": pd.Series(names, dtype=object), "row": newest})[newest >= 0]
+        dated["date"] = moments.iloc[dated["row"]].array
+        dated = dated.sort_values(["date", "commit"], kind="stable")
+        commits = [Commit(commit, minute(date)) for commit, date in zip(dated["commit"], dated["date"], strict=True)]
+        place = np.zeros(len(names), np.int64)
+        place[dated.index] = np.arange(len(dated))
+        at = place[code]
         keys = [pd.factorize(frame[name], sort=True)[0] for name in KEY]
         order = np.lexsort([at, *reversed(keys)])
         again = np.zeros(len(order), bool)
@@ -253,17 +259,24 @@ def _floats(frame: pd.DataFrame, name: str) -> Floats:
 
 def _rates(frame: pd.DataFrame, moments: pd.Series) -> npt.NDArray[Any]:
     """The unit in which the case of each row is quoted, by the newest cost that is stated."""
-    stated = (frame[[*rates.AMOUNT.values()]].fillna(0) != 0).any(axis=1)
-    needed = frame.loc[stated, ["kernel", "case", "flops", "hbm_bytes", "link_bytes"]].assign(date=moments[stated])
-    newest = needed.sort_values("date", kind="stable").drop_duplicates(["kernel", "case"], keep="last")
-    named = {
-        (kernel, case): str(rates.headline(_Cost(*cost)))
-        for kernel, case, *cost in newest[["kernel", "case", "flops", "hbm_bytes", "link_bytes"]].itertuples(
-            index=False
-        )
-    }
-    keys = zip(_texts(frame, "kernel").tolist(), _texts(frame, "case").tolist(), strict=True)
-    return np.array([named.get(key, "time") for key in keys], object)
+    stated = np.logical_or.reduce([np.nan_to_num(frame[name].to_numpy(np.float64)) != 0 for name in _COSTS])
+    (kernel, kernels), (case, cases) = coded(frame["kernel"]), coded(frame["case"])
+    case = kernel.astype(np.int64) * len(cases) + case
+    by_date = np.argsort(moments.dt.tz_localize(None).to_numpy(), kind="stable")
+    by_date = by_date[stated[by_date]]
+    newest = last_of_each(case[by_date], len(kernels) * len(cases))
+    rate = np.full(len(newest), "time", object)
+    known = np.flatnonzero(newest >= 0)
+    costs = frame[["flops", "hbm_bytes", "link_bytes"]].iloc[by_date[newest[known]]]
+    rate[known] = [str(rates.headline(_Cost(*cost))) for cost in costs.itertuples(index=False)]
+    return np.asarray(rate[case])
+
+
+def last_of_each(code: Ints, count: int) -> Ints:
+    """The last place of each number below `count`, -1 for one that does not occur."""
+    last = np.full(count, -1)
+    last[code] = np.arange(len(code))
+    return last
 
 
 class _Cost(NamedTuple):

@@ -46,6 +46,8 @@ def load(results_dir: Path, machine: str | None) -> pd.DataFrame:
     rows, unused = RowCache(results_dir / ".cache").rows(records, others_go=machine is None)
     foreign, left_out = imported_times(results_dir, machine)
     frame = under_current_names(assembled([rows, *foreign], results_dir), around(results_dir).renamed)
+    del rows, foreign
+    pa.default_memory_pool().release_unused()  # what was read is copied: a gigabyte of a long history
     frame.attrs["problems"], frame.attrs["unread"] = [*unused, *problems, *left_out], len(unused)
     return frame
 
