@@ -350,13 +350,8 @@ def refuse_unused_knobs(trials: Sequence[Trial], settings: Sequence[str]) -> Non
             raise MeasureError(
                 f"--set {setting.removeprefix('head.')}: no backend that was timed here has the knob {name}; "
                 f"those that were have {', '.join(known) or 'no knobs'}"
-                f"{f'; not timed here: {_few(lacking)}' if lacking else ''}"
+                f"{'; not timed here: ' * bool(lacking)}{', '.join(lacking)}"
             )
-
-
-def _few(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
 
 
 def remarks(file: TrialFile) -> list[str]:

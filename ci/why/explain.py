@@ -304,13 +304,10 @@ def not_examined(judgement: Judgement, known: Sequence[Explanation]) -> Iterator
     """The slower cases that no explanation is about, with the reason."""
     explained = {name for explanation in known for name in explanation.cases}
     left = [case for case in judgement.of(Verdict.SLOWER) if case.case not in explained]
-    moved = tuple(case.case for case in left if case.ci_low and case.ci_low > 1)
-    still = tuple(case.case for case in left if case.case not in moved)
-    if moved:
-        yield Explanation(moved, moved[0], NOT_EXAMINED, f"not examined: {LARGEST}")
-    if still:
-        why = "its median is not slower beyond doubt, so there is nothing that could be put back to base's"
-        yield Explanation(still, still[0], NOT_EXAMINED, f"not examined: {why}")
+    still = "its median is not slower beyond doubt, so there is nothing that could be put back to base's"
+    for why, slower in ((LARGEST, True), (still, False)):
+        if cases := tuple(case.case for case in left if bool(case.ci_low and case.ci_low > 1) is slower):
+            yield Explanation(cases, cases[0], NOT_EXAMINED, f"not examined: {why}")
 
 
 NOT_EXAMINED = "not examined"
