@@ -106,21 +106,14 @@ class ScriptRequest:
 
     def options(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path) -> list[str]:
         """The options of the measuring program, apart from progress."""
-        script = {
-            "path": str(self.path),
-            "source": str(self.source.resolve()),
-            "arguments": self.arguments,
-            "folder": str(self.folder),
-            "paths": self.paths,
-            "device": self.device,
-            "ranks": self.ranks,
-            "seed": plan.seed,
-            "budget_s": self.budget_min * 60 if self.budget_min else None,
-            "budget_trials": self.budget_trials,
-            "all_cases": self.all_cases,
-        }
+        names = ("path", "arguments", "folder", "paths", "device", "ranks", "budget_trials", "all_cases")
+        script = {name: getattr(self, name) for name in names}
+        budget_s = self.budget_min * 60 if self.budget_min else None
+        script |= {"source": self.source.resolve(), "seed": plan.seed, "budget_s": budget_s}
         argv = [word for side in checkouts for word in of_checkout(side, plan.pythons)]
-        argv += options(script=json.dumps(script), out=out.resolve(), rounds=plan.rounds, trials=plan.trials or 1)
+        argv += options(
+            script=json.dumps(script, default=str), out=out.resolve(), rounds=plan.rounds, trials=plan.trials or 1
+        )
         return [*argv, *options(cache=plan.cache or None, deadline=plan.deadline_s)]
 
     def measure(

@@ -291,15 +291,10 @@ def path_of(results_dir: Path, commit: Commit, triton: str | None) -> Path:
     return results_dir / MACHINE / f"{commit.hash[:8]}-{env_name(triton)}.json"
 
 
-def is_recorded(results_dir: Path, commit: Commit, asked: Json) -> bool:
-    """Whether a commit has been recorded as asked, see :func:`record`."""
-    return bool(_file_of(path_of(results_dir, commit, asked["triton"]), commit).get("asked") == asked)
-
-
 def record(tree: CompiledTree, commit: Commit, results_dir: Path, asked: Json | None = None) -> Path:
     """Write a commit's series into its asv file; other kernels' rows in it are kept.  Twice is the same as once.
 
-    asked: what was to be compiled; kept for :func:`is_recorded`, unknown to asv.
+    asked: what was to be compiled; kept for :func:`record_range`, unknown to asv.
     """
     path, series, env = path_of(results_dir, commit, tree.triton), tracks(tree), env_name(tree.triton)
     machine, python = {"machine": MACHINE, "kind": "compiler"}, ".".join(platform.python_version_tuple()[:2])
@@ -379,7 +374,7 @@ def record_range(
     for number, commit in enumerate(commits, 1):
         place = f"{number}/{len(commits)} {commit.short}"
         try:
-            if is_recorded(results, commit, asked):
+            if _file_of(path_of(results, commit, asked["triton"]), commit).get("asked") == asked:
                 filled.known.append(commit.short)
                 outcome = "recorded already"
             else:
