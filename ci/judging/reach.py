@@ -15,8 +15,6 @@ from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
 
 from benchmarks import sources
 from benchmarks.reach import COMPILED, DIGITS, Reach, compared, declared, digest, reached, reached_by_all
@@ -178,38 +176,35 @@ MAX_NAMED = 3
 
 
 def pins_not_installed(base: Path, head: Path) -> list[str]:
-    """At most one sentence: on installed distributions of which a pin that changed does not allow what is installed.
+    """At most one sentence: on pins that one side alone has, and that what is installed does not fit.
 
     Both sides run in one environment, which cannot show what such a pin does.
     """
-    old, new = _pins(base), _pins(head)
-    wrong = []
-    for name in sorted({name for name, _ in old ^ new}):
-        gone, come = ({pin for other, pin in some if other == name} for some in (old - new, new - old))
-        installed = next((there.version for there in metadata.distributions(name=name)), None)
-        if installed and not all(SpecifierSet(pin).contains(installed, True) for pin in gone | come):
-            before, after = (", ".join(sorted(pins)) or "none" for pins in (gone, come))
-            wrong.append(f"{name} {before} → {after}, {installed} is installed")
-    if not wrong:
+    pins = {"base": _pins(base), "head": _pins(head)}
+    unfit = []
+    for role, own in pins.items():
+        for pin in sorted(own - pins["base" if role == "head" else "head"], key=str):
+            installed = next((there.version for there in metadata.distributions(name=pin.name)), None)
+            if installed and not pin.specifier.contains(installed, True):
+                unfit.append(f"{role} asks for {pin.name}{pin.specifier}, {installed} is installed")
+    if not unfit:
         return []
+    more = f" and {len(unfit) - MAX_NAMED} more" if len(unfit) > MAX_NAMED else ""
     return [
-        f"pins changed that the environment of both sides does not follow: {'; '.join(wrong[:MAX_NAMED])}"
-        f"{f' and {len(wrong) - MAX_NAMED} more' if len(wrong) > MAX_NAMED else ''}; "
+        f"pins changed that the environment of both sides does not follow: {'; '.join(unfit[:MAX_NAMED])}{more}; "
         "--env-base and --env-head of `ridgeline ab --help` compare two environments"
     ]
 
 
-def _pins(root: Path) -> set[tuple[str, str]]:
-    """(distribution, versions) that the files at the root of a checkout ask for; of files that git ignores, none."""
-    pins = set[tuple[str, str]]()
+def _pins(root: Path) -> set[Requirement]:
+    """What the files at the root of a checkout ask for, in this environment; of files that git ignores, nothing."""
+    pins = set[Requirement]()
     for path in {path for pattern in PINNED for path in root.glob(pattern) if path.is_file()}:
         if not succeeds(root, "check-ignore", "--quiet", "--", path.relative_to(root).as_posix()):
             for text in _requirements(path.read_text(encoding="utf-8", errors="replace")):
                 with contextlib.suppress(InvalidRequirement):
-                    requirement = Requirement(text)
-                    if requirement.marker is None or requirement.marker.evaluate():
-                        pins.add((canonicalize_name(requirement.name), str(requirement.specifier)))
-    return pins
+                    pins.add(Requirement(text))
+    return {pin for pin in pins if pin.marker is None or pin.marker.evaluate()}
 
 
 def _requirements(text: str) -> Iterator[str]:

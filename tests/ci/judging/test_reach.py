@@ -86,11 +86,21 @@ def test_no_operator_can_differ_where_none_does_and_that_is_known(reach, nothing
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [
-        ("requirements.txt", "numpy==1.0", "numpy==2.0", "numpy ==1.0 → ==2.0"),
+        ("requirements.txt", "numpy==1.0", "numpy==2.0", "base asks"),
         ("requirements.txt", "numpy>=1.0", "numpy>=1.1", ""),
         ("requirements.txt", "no-such-package==1.0", "no-such-package==2.0", ""),
-        ("requirements.lock", "numpy==1.0 \\\n --hash=sha256:ab", "numpy==2.0 \\\n --hash=sha256:cd", "numpy ==1.0"),
-        ("pyproject.toml", '[project]\ndependencies = ["numpy==1.0"]', "[project]\ndependencies = []", "==1.0 → none"),
+        (
+            "requirements.lock",
+            "numpy==1.0 \\\n --hash=sha256:ab",
+            "numpy==2.0 \\\n --hash=sha256:cd",
+            "head asks for numpy==2.0",
+        ),
+        (
+            "pyproject.toml",
+            '[project]\ndependencies = ["numpy==1.0"]',
+            "[project]\ndependencies = []",
+            "base asks for numpy==1.0",
+        ),
         (
             "uv.lock",
             '[[package]]\nname = "numpy"\nversion = "1.0"',
@@ -98,7 +108,7 @@ def test_no_operator_can_differ_where_none_does_and_that_is_known(reach, nothing
             "1.0",
         ),
         ("requirements.txt", "numpy==1.0\ntorch>=99", "numpy==1.0\ntorch>=99\nno such line\nnumpy>=1.0", ""),
-        ("requirements.txt", "-r other.txt\nnumpy==1.0", "-e .\nnumpy==2.0  # newer", "numpy ==1.0 → ==2.0"),
+        ("requirements.txt", "-r other.txt\nnumpy==1.0", "-e .\nnumpy==2.0  # newer", "head asks"),
         ("notes.txt", "numpy==1.0", "numpy==2.0", ""),
     ],
 )
@@ -120,4 +130,4 @@ def test_a_file_that_git_ignores_pins_nothing(tmp_path):
     (tmp_path / "head" / "uv.lock").write_text('[[package]]\nname = "numpy"\nversion = "1.0"\n')
     assert reach.pins_not_installed(tmp_path / "base", tmp_path / "head") == []
     (tmp_path / "head" / ".gitignore").write_text("")
-    assert "numpy none → ==1.0" in reach.pins_not_installed(tmp_path / "base", tmp_path / "head")[0]
+    assert "head asks for numpy==1.0, " in reach.pins_not_installed(tmp_path / "base", tmp_path / "head")[0]
