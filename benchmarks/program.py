@@ -198,14 +198,14 @@ MEASURED, FAULTS, NOTHING = 0, 1, 2
 
 @dataclasses.dataclass(frozen=True)
 class ArmFault:
-    """An arm that ended as it must not.  arm: its name in the file, ROLE/BACKEND in a trial, BACKEND in a check.
+    """An arm that ended as it must not.  backend: its name in the file, ROLE/BACKEND in a trial, BACKEND in a check.
 
     emulated: the target, of a case that was executed on a CPU.
     """
 
     kernel: str
     case: str
-    arm: str
+    backend: str
     status: Status
     why: str
     emulated: str = ""
@@ -213,13 +213,11 @@ class ArmFault:
     def in_words(self) -> str:
         """One line for people."""
         target = f" on {self.emulated}" if self.emulated else ""
-        return f"{self.kernel} {self.case} {self.arm}{target}: {self.status}: {self.why}"
+        return f"{self.kernel} {self.case} {self.backend}{target}: {self.status}: {self.why}"
 
     def as_json(self) -> dict[str, str]:
         """For machines."""
-        target = {"emulated": self.emulated} if self.emulated else {}
-        told = {"kernel": self.kernel, "case": self.case, "backend": self.arm, "status": self.status, "why": self.why}
-        return told | target
+        return {name: value for name, value in vars(self).items() if value or name != "emulated"}
 
 
 EMULATED = ("emulated", "instructions", "cpu_s")
