@@ -243,15 +243,12 @@ def ask_candidates(
     if arch and arch not in known:
         raise UsageError(f"architecture {arch!r} is not known; known: {', '.join(known)}")
     refuse_unknown([kernel], [checkout])
-    directory, devices = make_directories(), None
+    directory = make_directories()
     try:
         with started("candidates", checkout.python, checkout.path, 1, directory) as pool:
-            if not arch:
-                [seen] = pool.ask("looking for devices", START_S, "probe")
-                device = (seen["devices"] or [{"arch": "cpu", "compute_units": None}])[0]
-                arch, compute_units = device["arch"], compute_units or device["compute_units"]
-                devices = len(seen["devices"]) or None
-            place = {"arch": arch, "compute_units": compute_units}
+            devices = [] if arch else pool.ask("looking for devices", START_S, "probe")[0]["devices"]
+            first = devices[0] if devices else {"arch": arch or "cpu", "compute_units": None}
+            place = {"arch": first["arch"], "compute_units": compute_units or first["compute_units"]}
             which = {"kernel": kernel, "cases": list(cases), "backends": list(backends), "place": place}
             [entries] = pool.ask("listing candidates", START_S, "candidates", **which)
     except StepFailed as error:
@@ -260,4 +257,4 @@ def ask_candidates(
         raise CheckoutError(f"{checkout.path}: {error.failure.why}\n{error.failure.detail}") from error
     finally:
         remove_directories(directory)
-    return {"kernel": kernel, **place, "devices": devices, "entries": entries}
+    return {"kernel": kernel, **place, "devices": len(devices) or None, "entries": entries}
