@@ -138,6 +138,7 @@ def test_a_base_that_hangs_at_its_import_is_no_pass(root):
 # ---- an operator that is compiled ahead ------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly  # ci/isa/test_judge.py decides the same from made results
 def test_the_clock_of_a_cpu_counts_beside_equal_machine_code(root):
     commit(root, **{"perf/nap.py": NAP + TRITON})
     commit(root, **{"perf/nap.py": SLOW + TRITON})
