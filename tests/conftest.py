@@ -13,10 +13,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -75,7 +72,7 @@ ROOM = 1 << 30
 """Bytes that a run of the tests may need at once for its temporary files: wheels, clones, environments."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """A disk that is nearly full is told once, and not by every test that it keeps from writing."""
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
@@ -84,14 +81,14 @@ def pytest_configure(config: pytest.Config) -> None:
         pytest.exit(f"{said}: make room, or set TMPDIR to a folder that has it", returncode=3)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew; then read the diff")
     parser.addoption("--since", metavar="COMMIT", help="only tests that a change of files since then can reach")
     parser.addoption("--cpu", type=int, default=0, metavar="N", help="the N tests that take the most CPU time")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
+def pytest_collection_modifyitems(config, items):
     """The slow tests of a file share what they set up: one worker runs them (`--dist loadgroup`), the longest first.
 
     The fast ones come last, of which every worker takes some while another ends.
@@ -111,19 +108,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
     items.sort(key=lambda item: (item.path.stem.removeprefix("test_") not in LONGEST, not not_fast(item)))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """What was loaded to collect the tests stays to the end: the garbage collector, which would spend half a second on
     it again and again, passes it by from now on."""
     gc.collect()
     gc.freeze()
 
 
-def not_fast(item: pytest.Function) -> bool:
+def not_fast(item):
     """Whether a test is of the slow set, or of the nightly one."""
     return any(item.get_closest_marker(name) for name in ("slow", "nightly"))
 
 
-def cpu_s(process: int | str = "self") -> float:
+def cpu_s(process="self"):
     """Seconds of CPU time of a process, of all that it waited for, and of what it started and has not waited for.
 
     A fork server imports torch for every test that comes later: its own seconds are nobody's.
@@ -139,13 +136,13 @@ def cpu_s(process: int | str = "self") -> float:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_setup(item):
     item.stash[SPENT] = cpu_s()
     yield
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_teardown(item):
     yield
     spent = cpu_s() - item.stash[SPENT]
     item.user_properties.append((CPU_S, spent))
@@ -153,16 +150,16 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         pytest.fail(f"{spent:.1f} s of CPU time: make it faster, or mark it `slow` (limit {CPU_LIMIT_S:g} s)", False)
 
 
-def pytest_unconfigure() -> None:
+def pytest_unconfigure():
     gc.unfreeze()
     shutil.rmtree(LOCKS, ignore_errors=True)
 
 
-STATES: dict[str, list[tuple[np.random.Generator, Any]]] = {}
+STATES = {}
 """By module: its generators of random numbers, as its import left them."""
 
 
-def generators(module: ModuleType) -> list[tuple[np.random.Generator, Any]]:
+def generators(module):
     found = [value for value in vars(module).values() if isinstance(value, np.random.Generator)]
     return [(generator, generator.bit_generator.state) for generator in found]
 
@@ -170,12 +167,12 @@ def generators(module: ModuleType) -> list[tuple[np.random.Generator, Any]]:
 @pytest.fixture(autouse=True)
 def _drawn_alike(request):
     """A test draws the same whichever tests came before it: what fails once fails again."""
-    module: ModuleType = request.module
+    module = request.module
     for generator, state in STATES.setdefault(module.__name__, generators(module)):
         generator.bit_generator.state = state
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter, config):
     """What is not tested here and why, a line for each reason; the tests by CPU time, those that were asked for."""
     why = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", []))
     for reason, count in why.items():
@@ -194,7 +191,7 @@ def golden(request):
     """Compare a text with its golden file; on a difference the message is the diff and the command to accept it."""
     update = request.config.getoption("--update-golden")
 
-    def compare(name: str, text: str) -> None:
+    def compare(name, text):
         path = GOLDEN / name
         if update:
             path.parent.mkdir(parents=True, exist_ok=True)

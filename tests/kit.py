@@ -7,13 +7,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from ci.__main__ import main
 
@@ -22,7 +19,7 @@ SECOND = "2026-11-01T12:00:00+00:00"
 AUTHOR = {f"GIT_{role}_{key}": "t@example.org" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 
 
-def git(folder: Path, *words: object, **variables: str) -> str:
+def git(folder, *words, **variables):
     """What git prints there, as an author that is nobody."""
     env = {**os.environ, **AUTHOR, **variables}
     argv = ["git", "-C", str(folder), *map(str, words)]
@@ -31,7 +28,7 @@ def git(folder: Path, *words: object, **variables: str) -> str:
     return done.stdout.strip()
 
 
-def commit(folder: Path, message: str = "change", **files: str) -> str:
+def commit(folder, message="change", **files):
     """Write files (`kernels__a` is kernels/a) and commit everything; the hash."""
     for name, text in files.items():
         path = folder / (name if "/" in name else name.replace("__", "/"))
@@ -42,7 +39,7 @@ def commit(folder: Path, message: str = "change", **files: str) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def repository(folder: Path, **files: str) -> Path:
+def repository(folder, **files):
     """A new repository with one commit on the branch main."""
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init", "-q", "-b", "main")
@@ -50,7 +47,7 @@ def repository(folder: Path, **files: str) -> Path:
     return folder
 
 
-def commits_of_one_second(folder: Path, count: int) -> list[str]:
+def commits_of_one_second(folder, count):
     """A new repository in `folder` with so many commits, as a rebase leaves them; their hashes, oldest first.
 
     Dates alone do not tell their order.
@@ -65,15 +62,15 @@ def commits_of_one_second(folder: Path, count: int) -> list[str]:
 class Repo:
     """A repository with commits of given days."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.git("init", "-q", "-b", "main")
 
-    def git(self, *words: object, **variables: str) -> str:
+    def git(self, *words, **variables):
         """What git answers in it."""
         return git(self.folder, *words, **variables)
 
-    def commit(self, subject: str, day: int = 1, author: str = "A. Author") -> str:
+    def commit(self, subject, day=1, author="A. Author"):
         """An empty commit of a day of 2026-11 (the first: of SECOND); its hash."""
         date = SECOND.replace("-01T", f"-{day:02d}T")
         words = ("--allow-empty", "--allow-empty-message", f"--author={author} <a@b>", "-m", subject)
@@ -85,7 +82,7 @@ LEFT_OUT = ("tests", "results", "results_isa", "results_sustained")
 OPERATOR = ("_shared", "symmetric_heap", "gemm")
 
 
-def copied(folder: Path) -> Path:
+def copied(folder):
     """This project with one of its operators, for a repository of its own: the files as they lie here, committed or
     not, without tests, records and the other operators."""
     for name in git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0"):
@@ -97,7 +94,7 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def ridgeline(*words: object, given: str | None = None) -> Result:
+def ridgeline(*words, given=None):
     """A command of ours, in this process; a fault of ours is raised."""
     return CliRunner().invoke(main, list(map(str, words)), input=given)
 
@@ -106,7 +103,7 @@ HANGS_S = 600.0
 """What takes longer hangs: a machine that does much else makes minutes of seconds."""
 
 
-def until(condition: Callable[[], Any], what: str = "it", every_s: float = 0.01) -> Any:
+def until(condition, what="it", every_s=0.01):
     """What a condition says once it is true; every_s: less often where the question is one to Slurm."""
     end = time.monotonic() + HANGS_S
     while not (said := condition()):
@@ -115,17 +112,17 @@ def until(condition: Callable[[], Any], what: str = "it", every_s: float = 0.01)
     return said
 
 
-def mostly_nightly(values: Iterable[object], *representatives: object) -> list[Any]:
+def mostly_nightly(values, *representatives):
     """Parameters of a test: those that stand for the others, and the others, which are of the nightly set."""
     rows = [(value, value if isinstance(value, tuple) else (value,)) for value in values]
     return [pytest.param(*row, marks=() if value in representatives else pytest.mark.nightly) for value, row in rows]
 
 
-def calls(function: Callable[[], object], most: int) -> int:
+def calls(function, most):
     """How many functions of Python a call calls: its work, which no other process changes.  Fails at `most`."""
     count = 0
 
-    def counting(frame: FrameType, event: str, argument: object) -> None:
+    def counting(frame, event, argument):
         nonlocal count
         count += event == "call"
         assert count < most, f"{most:,} calls, and no end"
@@ -138,6 +135,6 @@ def calls(function: Callable[[], object], most: int) -> int:
     return count
 
 
-def said(done: Result) -> str:
+def said(done):
     """What a command printed, in one line."""
     return " ".join(done.output.split())

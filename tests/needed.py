@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import NoReturn
 
 import pytest
 
@@ -30,17 +29,17 @@ PROGRAMS = {
 """Each under any of its names."""
 
 
-def found(name: str) -> str | None:
+def found(name):
     """The path of the first program of PROGRAMS[name], None if one of them is absent."""
     paths = [next(filter(None, (shutil.which(one, path=PATH) for one in names)), None) for names in PROGRAMS[name]]
     return paths[0] if all(paths) else None
 
 
-def needed(name: str) -> str:
+def needed(name):
     """The same, for a test that cannot do without."""
     return found(name) or absent(f"{name} is not here: `apt-get install {PACKAGES[name]}`, or `.ci/run`, which does it")
 
 
-def absent(why: str) -> NoReturn:
+def absent(why):
     """End a test that lacks something; `why` says what, and what to install."""
     pytest.fail(why, pytrace=False) if os.environ.get("CI") else pytest.skip(why)

@@ -14,8 +14,6 @@ import functools
 import subprocess
 from pathlib import PurePath
 
-import pytest
-
 from benchmarks.reach import Reach
 from ci.git.command import GitError
 from ci.judging.reach import of_commits
@@ -33,13 +31,13 @@ DOCUMENTS = (".github", "README.md", "CHANGELOG.md", "LICENSE")
 """Read by the tests in whose files these names stand, and by no room."""
 
 
-def room(module: str) -> str:
+def room(module):
     """The folder of a package that a module lies in, the module itself where it lies beside these folders."""
     return ".".join(module.split(".")[:2])
 
 
 @functools.cache
-def below(names: tuple[str, ...]) -> set[str]:
+def below(names):
     """Rooms and modules of the tests that some of these reach, with themselves."""
     reached, left = set[str](), [name if name.startswith("tests.") else room(name) for name in names]
     while left:
@@ -55,7 +53,7 @@ def below(names: tuple[str, ...]) -> set[str]:
     return reached
 
 
-def _run_by(module: str) -> set[str]:
+def _run_by(module):
     """Modules whose dotted names stand in strings of a module of the tests: they are started as programs."""
     nodes = ast.walk(syntax(module)) if module.startswith("tests.") else ()
     words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
@@ -70,14 +68,14 @@ class Change:
     paths: tuple[str, ...]
     operators: Reach
 
-    def reaches(self, file: str, name: str) -> bool:
+    def reaches(self, file, name):
         """Whether a test can end otherwise.  file: its path; name: that of the test, with its parameters."""
         module, folders = ".".join(PurePath(file).with_suffix("").parts), PurePath(file).parts
         beside = [".".join((*folders[:depth], "conftest")) for depth in range(2, len(folders))]
         rooms = below((module, *(one for one in beside if one in everything())))
         return any(self._counts(path, module, name, rooms) for path in self.paths)
 
-    def _counts(self, path: str, module: str, name: str, rooms: set[str]) -> bool:
+    def _counts(self, path, module, name, rooms):
         first, *inner = PurePath(path).parts
         changed = ".".join(PurePath(path).with_suffix("").parts).removesuffix(".__init__")
         if first in DOCUMENTS:
@@ -93,7 +91,7 @@ class Change:
         return True
 
 
-def since(commit: str) -> Change | None:
+def since(commit):
     """What differs between the last commit that HEAD shares with another one and HEAD; None where git cannot say."""
     git = ["git", "-C", str(ROOT)]
     base = subprocess.run([*git, "merge-base", commit, "HEAD"], capture_output=True, text=True).stdout.strip()
@@ -106,7 +104,7 @@ def since(commit: str) -> Change | None:
         return None
 
 
-def left(items: list[pytest.Function], commit: str) -> list[pytest.Function]:
+def left(items, commit):
     """The tests that a change reaches, all of them where that is not known."""
     change = since(commit)
     if change is None:

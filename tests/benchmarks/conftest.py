@@ -7,9 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,12 +20,12 @@ TOY = Path(__file__).parent / "toytree"
 ROOT = Path(__file__).parents[2]
 
 
-def always(value: object) -> Callable[..., Any]:
+def always(value):
     """A function that says so, whatever it is asked."""
     return lambda *_: value
 
 
-def program(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+def program(*arguments, **variables):
     """`python -m benchmarks ARGUMENTS` to its end, with these environment variables beside ours."""
     command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
     env = {**os.environ, **variables}
@@ -39,7 +37,7 @@ def in_process(monkeypatch):
     """The exit code of the same command in this process, whose fork server has imported torch."""
     monkeypatch.setattr(shared.signal, "signal", always(None))
 
-    def ended(*arguments: object) -> int:
+    def ended(*arguments):
         try:
             return command_line.main([*map(str, arguments)])
         except SystemExit as left:
@@ -48,12 +46,12 @@ def in_process(monkeypatch):
     return ended
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
+def lines_of(path):
     """The objects of a file of lines."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def processes_with(text: object, place: str = "cmdline") -> list[str]:
+def processes_with(text, place="cmdline"):
     """Command lines of processes in whose command line, or environ, a text is; zombies have neither."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -77,7 +75,7 @@ def small_caches():
 def toy_tree(tmp_path):
     """toy_tree("a", {"toy/new.py": source}, {"old": "new"}): a copy of the toy tree, with files and replacements."""
 
-    def make(name: str, files: dict[str, str] | None = None, replace: dict[str, str] | None = None) -> Path:
+    def make(name, files=None, replace=None):
         tree = tmp_path / name
         shutil.copytree(TOY, tree, ignore=shutil.ignore_patterns("__pycache__"))
         for path, source in (files or {}).items():

@@ -5,9 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from ci.trials.trial import Trial
 
@@ -45,7 +42,7 @@ ENV = "py3.12-torch2.11.0-triton3.6.0"
 TIMES = [1.00e-3, 1.01e-3, 0.99e-3, 1.02e-3, 1.00e-3, 0.98e-3, 1.00e-3, 1.01e-3]
 
 
-def ok(seconds: Sequence[float] = TIMES) -> dict[str, Any]:
+def ok(seconds=TIMES):
     return {
         "status": "ok",
         "seconds": list(seconds),
@@ -57,17 +54,11 @@ def ok(seconds: Sequence[float] = TIMES) -> dict[str, Any]:
     }
 
 
-def failed(status: str, why: str = "one sentence") -> dict[str, Any]:
+def failed(status, why="one sentence"):
     return {"status": status, "why": why, "detail": ""}
 
 
-def declaration(
-    kernel: str = "gemm",
-    yardstick: str = "1" * 16,
-    cases: Sequence[str] = ("m16", "m64"),
-    backends: Sequence[str] = ("triton", "blas"),
-    link: int = 0,
-) -> dict[str, Any]:
+def declaration(kernel="gemm", yardstick="1" * 16, cases=("m16", "m64"), backends=("triton", "blas"), link=0):
     return {
         "kernel": kernel,
         "doc": "A product.",
@@ -84,14 +75,7 @@ def declaration(
     }
 
 
-def tree(
-    commit: str | None = HEAD,
-    dirty: bool = False,
-    declared: Any = None,
-    date_ms: int = 1_790_000_000_000,
-    environment: Mapping[str, Any] = ENVIRONMENT,
-    broken: Sequence[Any] = (),
-) -> dict[str, Any]:
+def tree(commit=HEAD, dirty=False, declared=None, date_ms=1_790_000_000_000, environment=ENVIRONMENT, broken=()):
     return {
         "commit": commit,
         "date_ms": date_ms,
@@ -103,15 +87,7 @@ def tree(
     }
 
 
-def trial(
-    cases: Mapping[str, Mapping[str, Any]] | None = None,
-    number: int = 0,
-    session: str = "5" * 16,
-    minute: int = 0,
-    kernel: str = "gemm",
-    trees: Mapping[str, Any] | None = None,
-    machine: Mapping[str, Any] = MACHINE,
-) -> dict[str, Any]:
+def trial(cases=None, number=0, session="5" * 16, minute=0, kernel="gemm", trees=None, machine=MACHINE):
     """cases: {case: {arm: result}}."""
     cases = cases or {"m16": {"head/triton": ok(), "head/blas": ok([t / 2 for t in TIMES])}}
     line = {
@@ -133,9 +109,7 @@ def trial(
     return {"id": hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()[:16], **line}
 
 
-def paired(
-    cases: Mapping[str, Mapping[str, Sequence[Any]]] | None = None, number: int = 0, **more: Any
-) -> dict[str, Any]:
+def paired(cases=None, number=0, **more):
     """A trial in which base and head ran side by side.  cases: {case: {backend: (base's result, head's result)}}."""
     cases = cases or {"m16": {"triton": (ok(), ok()), "blas": (ok(), ok())}}
     arms = {
@@ -152,7 +126,7 @@ GONE = Ellipsis
 """Stands for a value that is taken away; in the name of a test it reads the same in every process."""
 
 
-def changed(line: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
+def changed(line, path, value):
     """A copy of a line with another value at a path of keys and places, such as "machine count"."""
     made = place = copy.deepcopy(dict(line))
     *way, last = (int(key) if key.isdigit() else key for key in path.split(" "))
@@ -165,11 +139,11 @@ def changed(line: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
     return made
 
 
-def parsed(line: Mapping[str, Any]) -> Trial:
+def parsed(line):
     """The line as readers see it."""
     return Trial.of(line, lambda: json.dumps(line))
 
 
-def write(path: Path, *lines: Mapping[str, Any]) -> Path:
+def write(path, *lines):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path

@@ -6,11 +6,10 @@ The browser is the system's (Debian's `chromium`); Playwright's package brings t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from playwright import sync_api as playwright
+    pass
 
 SETTLED = "document.readyState === 'complete' && !document.querySelector('[data-busy]')"
 """The page has drawn its tables, or says why it cannot."""
@@ -22,13 +21,13 @@ SHOWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame((
 class Page:
     """One tab.  errors: what the console and the page complained about; requests: every address it asked for."""
 
-    def __init__(self, browser: playwright.Browser) -> None:
+    def __init__(self, browser):
         self._browser = browser
-        self.errors: list[str] = []
-        self.requests: list[str] = []
+        self.errors = []
+        self.requests = []
         self.renew()
 
-    def renew(self) -> None:
+    def renew(self):
         """A fresh tab, at the start and after a crash."""
         self.crashed = False
         self.tab = self._browser.new_page()
@@ -38,25 +37,22 @@ class Page:
         self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
         self.tab.on("console", self._note_console)
 
-    def open(self, address: str) -> None:
+    def open(self, address):
         """Load a page from scratch and wait until it has drawn its tables and charts."""
         self.tab.goto("about:blank")
         self.tab.goto(address)
         self.wait(SETTLED)
         self.run(SHOWN)
 
-    def run(self, script: str) -> Any:
+    def run(self, script):
         """Value of a JavaScript expression."""
         return self.tab.evaluate(script)
 
-    def texts(self, selector: str) -> list[str]:
+    def texts(self, selector):
         """What is written in every element of a selector."""
-        found: list[str] = self.run(
-            f"[...document.querySelectorAll({selector!r})].map(e => e.innerText || e.textContent)"
-        )
-        return found
+        return self.run(f"[...document.querySelectorAll({selector!r})].map(e => e.innerText || e.textContent)")
 
-    def wait(self, condition: str, seconds: float = 60) -> None:
+    def wait(self, condition, seconds=60):
         """Until a JavaScript condition is true.  By asking again: the pages' policy forbids what `eval` needs.
 
         While the tab goes from one page to the next there is nobody to ask.
@@ -67,7 +63,7 @@ class Page:
             self.tab.wait_for_timeout(20)
         raise TimeoutError(f"{condition} is still false; the page complains: {self.errors}")
 
-    def _is(self, condition: str) -> bool:
+    def _is(self, condition):
         from playwright import sync_api
 
         try:
@@ -77,21 +73,21 @@ class Page:
                 return False
             raise
 
-    def size(self, width: int, height: int, scheme: Any = "light", media: Any = "") -> None:
+    def size(self, width, height, scheme="light", media=""):
         """Size of the window, colour scheme, and medium ("print")."""
         self.tab.set_viewport_size({"width": width, "height": height})
         self.tab.emulate_media(color_scheme=scheme, media=media or "screen")
 
-    def _note_crash(self, _: Any) -> None:
+    def _note_crash(self, _):
         self.crashed = True
 
-    def _note_console(self, message: playwright.ConsoleMessage) -> None:
+    def _note_console(self, message):
         if message.type in ("error", "warning"):
             self.errors.append(message.text)
 
 
 @contextlib.contextmanager
-def browser(program: str) -> Iterator[Page]:
+def browser(program):
     """A fresh browser with a fresh profile; it is gone afterwards."""
     from playwright import sync_api as playwright  # here, so that the other tests do without it
 

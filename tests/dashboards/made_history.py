@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
 
 from ci.history.analysis import History
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, EventState, HistoryEvent, Moved, SeriesKey
@@ -15,18 +11,17 @@ from ci.records.ledger import Explanation, TriedCause
 from ci.stats.types import Step
 from dashboards import build, files
 from dashboards.frame import Site, lanes
-from dashboards.table import Piece
 
 MI300X, H200 = "mi300x-8-0f3a9c1e", "h200x2-1a2b3c4d"
 
 
-def order(frame: pd.DataFrame) -> list[tuple[str, int]]:
+def order(frame):
     """(commit, date in ms) of a frame, oldest first."""
     rows = frame.drop_duplicates("commit").sort_values("date")
     return [(commit, int(date.timestamp() * 1000)) for commit, date in zip(rows["commit"], rows["date"], strict=True)]
 
 
-def event(frame: pd.DataFrame, keys: Sequence[SeriesKey], at: int, ratio: float, **changes: Any) -> HistoryEvent:
+def event(frame, keys, at, ratio, **changes):
     """An event of these series at the commit with number `at`; changes: fields of HistoryEvent."""
     commits = order(frame)
     good, bad = (CommitFacts(*commits[i], "A. Author", f"Commit {i}: tiles of 256", 40 + i) for i in (at - 1, at))
@@ -50,16 +45,16 @@ def event(frame: pd.DataFrame, keys: Sequence[SeriesKey], at: int, ratio: float,
     return dataclasses.replace(plain, **changes)
 
 
-def history(*events: HistoryEvent) -> History:
+def history(*events):
     """The history of these events and no other steps."""
-    steps: dict[SeriesKey, tuple[Moved, ...]] = {}
+    steps = {}
     for one in events:
         for moved in one.moved:
             steps[moved.key] = (*steps.get(moved.key, ()), moved)
     return History(events, steps)
 
 
-def lively(frame: pd.DataFrame) -> History:
+def lively(frame):
     """One of each: three open regressions on two machines (one taken), an improvement, and the rest in their folds."""
     gemm = [SeriesKey(MI300X, "gemm", "triton", case) for case in ("llm_up_m4096", "llm_down_m64")]
     gather = [SeriesKey(H200, "all_gather", "triton", f"w8_{1 << p}k") for p in range(6, 20, 2)]
@@ -99,23 +94,23 @@ NOWHERE = Path("/nonexistent/results")
 """For sites of a bare frame."""
 
 
-def site_of(frame: pd.DataFrame, history: History | None = None, results: Path = NOWHERE, **more: Any) -> Site:
+def site_of(frame, history=None, results=NOWHERE, **more):
     """What pages are made of, from a derived frame and a history made by hand."""
     return Site(results, frame, lanes(frame), history or History((), {}), **more)
 
 
-def written(site: Site, folder: Path, repo: str | None = None) -> Path:
+def written(site, folder, repo=None):
     """The site in a folder."""
     files.write(folder, build.site_files(site, repo), "made")
     return folder
 
 
-def data_of(site: Site) -> dict[str, Any]:
+def data_of(site):
     """The data files of a site, by path."""
     return dict(build.data(site))
 
 
-def found(pieces: Any, kind: str) -> list[Piece]:
+def found(pieces, kind):
     """Every piece of a kind, however deep."""
     if isinstance(pieces, dict):
         own = [pieces] if pieces.get("kind") == kind and "parts" not in pieces else []  # no column
@@ -123,6 +118,6 @@ def found(pieces: Any, kind: str) -> list[Piece]:
     return [one for value in pieces for one in found(value, kind)] if isinstance(pieces, (list, tuple)) else []
 
 
-def texts(pieces: Any) -> str:
+def texts(pieces):
     """All that pieces say."""
     return "\n".join(str(one["text"]) for one in found(pieces, "text"))

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from tests.kit import HANGS_S
 from tests.needed import absent, needed
@@ -15,7 +14,7 @@ STATIC = Path(__file__).parents[2] / "dashboards" / "static"
 INSTALL = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"]
 
 
-def computed(script: str, module: str, expression: str, value: Any, before: str = "") -> Any:
+def computed(script, module, expression, value, before=""):
     """A JavaScript expression of `input`, which is `value`, and R, which is `module` after a script of the pages.
 
     before: JavaScript that runs before that script.
@@ -29,7 +28,7 @@ def computed(script: str, module: str, expression: str, value: Any, before: str 
     return json.loads(done.stdout)
 
 
-def installed(package: Path, folder: Path) -> Path:
+def installed(package, folder):
     """A copy of a package's folder at `folder`, with what its lock names.
 
     Where that cannot be had, the test fails under continuous integration and is skipped, with the reason, elsewhere.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -17,26 +15,26 @@ MACHINES = {
 }
 
 
-def case_of(kernel: str, case: str, *cost: int, best: float, baseline_share: float, **more: Any) -> dict[str, Any]:
+def case_of(kernel, case, *cost, best, baseline_share, **more):
     """cost: FLOPs, bytes of HBM, over links, and moved.  best, baseline_share: shares of the peak that are reached."""
     costs = dict(zip(("flops", "hbm_bytes", "link_bytes", "payload_bytes"), (*cost, 0, 0), strict=False))
     about = {"kernel": kernel, "case": case, "tier": "pr", "dtype": "bf16", "world": 1}
     return about | costs | {"best": best, "baseline_share": baseline_share} | more
 
 
-def gemm(case: str, m: int, n: int, k: int, kernel: str = "gemm", world: int = 1, **more: Any) -> dict[str, Any]:
+def gemm(case, m, n, k, kernel="gemm", world=1, **more):
     """A dense fp16 GEMM."""
     sent = 2 * m * n if world > 1 else 0
     cost = 2 * m * n * k, 2 * (m * k + k * n + m * n), sent * (world - 1) // world, sent
     return case_of(kernel, case, *cost, best=0.62, baseline_share=0.66, dtype="fp16", world=world, **more)
 
 
-def stream(kernel: str, case: str, size: int, **more: Any) -> dict[str, Any]:
+def stream(kernel, case, size, **more):
     """A kernel bound by HBM."""
     return case_of(kernel, case, size, size * 4, best=0.81, baseline_share=0.55, **more)
 
 
-def gather(size: int) -> dict[str, Any]:
+def gather(size):
     """An all-gather; small sizes are bound by latency."""
     shares = {"best": 0.75 * size / (size + 6e6), "baseline_share": 0.70 * size / (size + 9e6)}
     return case_of("all_gather", f"w8_{size >> 10}k", 0, 2 * size, size * 7 // 8, size, world=8, **shares)
@@ -54,13 +52,7 @@ CASES = [
 ]
 
 
-def history(
-    commits: int = 120,
-    cases: list[dict[str, Any]] | None = None,
-    machines: Any = None,
-    seed: int = 7,
-    backends: tuple[str, ...] = ("triton", "gluon"),
-) -> pd.DataFrame:
+def history(commits=120, cases=None, machines=None, seed=7, backends=("triton", "gluon")):
     """Long frame: every case on every machine at every commit, by the own backends and one vendor library each."""
     rng = np.random.default_rng(seed)
     hashes = [f"{v:040x}" for v in (int.from_bytes(rng.bytes(20), "big") for _ in range(commits))]
@@ -76,16 +68,7 @@ def history(
     return derived.derive(pd.concat(parts, ignore_index=True))
 
 
-def _series(
-    machine: str,
-    case: dict[str, Any],
-    backend: str,
-    baseline: bool,
-    hashes: list[str],
-    dates: Any,
-    drift: np.ndarray,
-    rng: np.random.Generator,
-) -> pd.DataFrame:
+def _series(machine, case, backend, baseline, hashes, dates, drift, rng):
     arch, device, market, count, speed = MACHINES[machine]
     bound = max(case["flops"] / PEAK_FLOPS, case["hbm_bytes"] / HBM, case["link_bytes"] / LINK)
     level = np.full(len(hashes), 1.0)
@@ -131,12 +114,12 @@ def _series(
     )
 
 
-def _devices(count: int, clock_mhz: float) -> str:
+def _devices(count, clock_mhz):
     """What the GPUs of a machine report at work, each 1 MHz slower than the one before."""
     return devices_text([DeviceAtWork(clock_mhz - gpu, 700.0, 61.0, 0.0) for gpu in range(count)])
 
 
-def spoil(frame: pd.DataFrame, select: Any, status: str, why: str) -> pd.DataFrame:
+def spoil(frame, select, status, why):
     """The same frame with the selected rows not measured."""
     frame = frame.copy()
     numbers = [
@@ -156,7 +139,7 @@ def spoil(frame: pd.DataFrame, select: Any, status: str, why: str) -> pd.DataFra
     return frame
 
 
-def lively(commits: int = 120) -> pd.DataFrame:
+def lively(commits=120):
     """A history with everything that happens: faults, a new benchmark definition, a new environment, gaps."""
     frame = history(commits)
     order = frame["commit"].drop_duplicates().tolist()
@@ -194,7 +177,7 @@ def lively(commits: int = 120) -> pd.DataFrame:
     return frame[~gone].reset_index(drop=True)
 
 
-def one_case(commits: int = 6, **changes: Any) -> pd.DataFrame:
+def one_case(commits=6, **changes):
     """One GEMM case by triton and its baseline on one machine; columns set to lists by `changes` for triton."""
     frame = history(commits, CASES[:1], machines=["mi300x-8-0f3a9c1e"], backends=("triton",))
     for column, values in changes.items():
@@ -202,7 +185,7 @@ def one_case(commits: int = 6, **changes: Any) -> pd.DataFrame:
     return frame
 
 
-def with_times(triton: list[float], blas: list[float] | None, spread: float = 0.001) -> pd.DataFrame:
+def with_times(triton, blas, spread=0.001):
     """Histories with exactly these seconds."""
     frame = history(len(triton), CASES[:1], machines=["mi300x-8-0f3a9c1e"], backends=("triton",))
     for backend, times in (("triton", triton), ("blas", blas or triton)):

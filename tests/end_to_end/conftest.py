@@ -6,16 +6,14 @@ import itertools
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ci.slurm.client import QueueRow
 from ci.slurm.runner import OURS
 from tests.kit import HANGS_S, until
 from tests.standins.runner import RunnerHub, install
-from tests.standins.slurm import SlurmCluster, slurm_cluster
+from tests.standins.slurm import slurm_cluster
 
 __all__ = ["slurm_cluster"]
 
@@ -60,33 +58,33 @@ jobs = 2
 class Site:
     """One cluster that serves one repository; the service is a process of its own."""
 
-    def __init__(self, folder: Path, hub: RunnerHub, slurm: SlurmCluster) -> None:
+    def __init__(self, folder, hub, slurm):
         self.folder, self.hub, self.slurm = folder, hub, slurm
         self.state = folder / "runner"
         self.log = folder / "service.log"
         self.program = install(folder / "actions-runner", hub.url)
         self.settings = folder / "runners.toml"
         self.settings.write_text(RUNNERS.format(shared=folder, program=self.program))
-        self._service: subprocess.Popen[bytes] | None = None
+        self._service = None
 
-    def serve(self) -> None:
+    def serve(self):
         """Start the service."""
         argv = [*self._argv(), "--interval", "0.1"]
         with self.log.open("ab") as log:
             self._service = subprocess.Popen(argv, cwd=self.folder, env=self._env(), stdout=log, stderr=log)
 
-    def run(self, *options: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *options):
         """The command with these options, to its end."""
         argv = [*self._argv(), *options]
         return subprocess.run(argv, cwd=self.folder, env=self._env(), capture_output=True, text=True, timeout=HANGS_S)
 
-    def _argv(self) -> list[str]:
+    def _argv(self):
         return [sys.executable, "-m", "ci", "runner", "--file", str(self.settings)]
 
-    def _env(self) -> dict[str, str]:
+    def _env(self):
         return self.slurm.env | {"GITHUB_TOKEN": TOKEN, "GITHUB_API_URL": self.hub.url, "PYTHONPATH": str(ROOT)}
 
-    def end_service(self, number: signal.Signals = signal.SIGTERM) -> int:
+    def end_service(self, number=signal.SIGTERM):
         """End the service; returns its exit code."""
         assert self._service is not None
         self._service.send_signal(number)
@@ -94,7 +92,7 @@ class Site:
         self._service = None
         return code
 
-    def close(self) -> None:
+    def close(self):
         """End everything."""
         if self._service is not None:
             self.end_service(signal.SIGKILL)
@@ -102,10 +100,10 @@ class Site:
             self.slurm.slurm.scancel(row.name)
         until(lambda: not self.slurm.processes(), "the end of all jobs")
 
-    def until(self, condition: Callable[[], object], what: str) -> None:
+    def until(self, condition, what):
         """Wait until something is true; the service must live."""
 
-        def lives() -> object:
+        def lives():
             assert self._service is None or self._service.poll() is None, self.log.read_text()
             return condition()
 
@@ -114,16 +112,16 @@ class Site:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log.read_text()}\n{self.outputs()}") from None
 
-    def outputs(self) -> str:
+    def outputs(self):
         """What the jobs printed."""
         return "\n".join(path.read_text() for path in self.state.glob("rl-*.txt"))
 
-    def rows(self) -> list[QueueRow]:
+    def rows(self):
         """Rows of the Slurm jobs of runners that Slurm remembers, of this site: numbers of jobs are used once."""
         mine = [row for row in self.slurm.slurm.mine("rl-") if OURS.fullmatch(row.name)]
         return [row for row in mine if int(row.name[3:]) in {job["id"] for job in self.hub.jobs}]
 
-    def clean(self) -> bool:
+    def clean(self):
         """Nothing is left: no runner, no folder of a job, no job in Slurm."""
         living = [row for row in self.rows() if not row.has_ended]
         return not (self.hub.runners or living or [path for path in self.state.glob("rl-*") if path.is_dir()])

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +25,25 @@ Json = dict[str, Any]
 
 
 @functools.cache
-def load(name: str | Path) -> Json:
+def load(name):
     """A workflow, of this repository where it is a name; YAML 1.1 reads the key `on` as true, which is put right."""
     document = yaml.safe_load((FOLDER / name).read_text())
     document["on"] = document.pop(True, document.get("on"))
     return document
 
 
-def triggers(document: Json) -> set[str]:
+def triggers(document):
     """What starts it."""
     on = document["on"]
     return {on} if isinstance(on, str) else set(on)
 
 
-def jobs() -> list[tuple[str, str]]:
+def jobs():
     """(file, job) of every job."""
     return [(path.name, job) for path in FILES for job in load(path.name)["jobs"]]
 
 
-def steps() -> list[tuple[str, Json]]:
+def steps():
     """("file:job", step) of every step; a job that calls another workflow has none."""
     return [(f"{file}:{job}", step) for file, job in jobs() for step in load(file)["jobs"][job].get("steps", ())]
 
@@ -54,7 +54,7 @@ class Expressions:
 
     folder: Path
 
-    def values(self, asked: Sequence[tuple[str, Json, str]]) -> list[Any]:
+    def values(self, asked):
         """The values of expressions without their braces, each with its contexts and the status of the job."""
         if not asked:
             return []
@@ -63,30 +63,29 @@ class Expressions:
             ["node", "evaluate.mjs"], cwd=self.folder, input=json.dumps(given), capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
-        found: list[Any] = json.loads(done.stdout)
-        return found
+        return json.loads(done.stdout)
 
-    def hold(self, asked: Sequence[tuple[Any, Json, str]]) -> list[bool]:
+    def hold(self, asked):
         """Whether conditions of `if:` hold; one without a word about the status asks for success, as GitHub has it."""
         return [bool(one) for one in self.values([(_condition(c), contexts, status) for c, contexts, status in asked])]
 
-    def holds(self, condition: Any, contexts: Json, status: str = "success") -> bool:
+    def holds(self, condition, contexts, status="success"):
         """One of them."""
         return status == "success" if condition is None else self.hold([(condition, contexts, status)])[0]
 
-    def filled(self, texts: Mapping[str, Any], contexts: Json) -> dict[str, str]:
+    def filled(self, texts, contexts):
         """Texts by name with their ${{ }} put in."""
         found = {name: EXPRESSION.findall(str(text)) for name, text in texts.items()}
         values = iter(self.values([(one, contexts, "success") for those in found.values() for one in those]))
         return {name: EXPRESSION.sub(lambda _: _word(next(values)), str(text)) for name, text in texts.items()}
 
 
-def _condition(condition: Any) -> str:
+def _condition(condition):
     text = "success()" if condition is None else str(condition).removeprefix("${{").removesuffix("}}")
     return text if any(word in text for word in STATUS) else f"success() && ({text})"
 
 
-def _word(value: Any) -> str:
+def _word(value):
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: ""}[value]
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -117,12 +116,12 @@ class JobRun:
     outputs: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
     summary: str = ""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.temp = self.folder / f"runner-temp-{os.getpid()}"
         self.temp.mkdir(exist_ok=True)
         self.contexts = {"runner": {"temp": str(self.temp)}, "steps": {}, "job": {}, **self.contexts}
 
-    def run(self) -> list[StepDone]:
+    def run(self):
         """All steps, one after the other."""
         status, done = "success", []
         for number, step in enumerate(self.job["steps"]):
@@ -136,7 +135,7 @@ class JobRun:
                 status = "failure"
         return done
 
-    def _step(self, step: Json, status: str, number: int) -> StepDone:
+    def _step(self, step, status, number):
         name = step.get("name") or step.get("uses", "")
         if not self.expressions.holds(step.get("if"), self.contexts, status):
             return StepDone(name, "skipped")
@@ -159,7 +158,7 @@ class JobRun:
         self.summary += files["GITHUB_STEP_SUMMARY"].read_text()
         return StepDone(name, "failure" if done.returncode else "success", done.stdout + done.stderr)
 
-    def _used(self, name: str, step: Json) -> StepDone:
+    def _used(self, name, step):
         action = step["uses"].partition("@")[0]
         try:
             self.uses[action](self.expressions.filled(step.get("with", {}), self.contexts))
@@ -168,7 +167,7 @@ class JobRun:
         return StepDone(name, "success")
 
 
-def _outputs(text: str) -> Iterator[tuple[str, str]]:
+def _outputs(text):
     """NAME=VALUE lines."""
     for line in text.splitlines():
         name, _, value = line.partition("=")

@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import types
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 import triton
@@ -34,29 +32,29 @@ class Language(types.ModuleType):
 
     constexpr = tl.constexpr
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(tl, name)
 
     @staticmethod
-    def arange(start: int, end: int, layout: Any = None) -> Any:
+    def arange(start, end, layout=None):
         return tl.arange(start, end)
 
     @staticmethod
-    def full(shape: Any, value: Any, dtype: Any, layout: Any = None) -> Any:
+    def full(shape, value, dtype, layout=None):
         return tl.full(shape, value, dtype)
 
     @staticmethod
-    def barrier() -> None:
+    def barrier():
         tl.debug_barrier()
 
     @staticmethod
-    def BlockedLayout(*parts: Any) -> tuple[Any, ...]:
+    def BlockedLayout(*parts):
         return parts
 
 
-def gluon_jit(function: Any = None, **options: Any) -> Any:
+def gluon_jit(function=None, **options):
     """gluon.jit; the interpreter looks for triton.language in a function's globals, and for its constexpr."""
     if function is None:
         return lambda given: gluon_jit(given, **options)
@@ -67,7 +65,7 @@ def gluon_jit(function: Any = None, **options: Any) -> Any:
 
 
 @contextlib.contextmanager
-def gluon_installed() -> Iterator[None]:
+def gluon_installed():
     """Kernels that are imported inside take the shim for Gluon."""
     originals = gluon_package.jit, gluon_package.language
     gluon_package.jit, gluon_package.language = gluon_jit, Language("language")
@@ -89,9 +87,7 @@ PUSHES = ("two_shot_push", "one_shot_push", "push", "push_chunks")
 """Algorithms in which a rank finds parts of later ranks that are still those of the calls before."""
 
 
-def built(
-    name: str, world: int, dims: dict[str, Any], backend: str = "triton", dtype: str = "fp16", **knobs: Any
-) -> tuple[FakeRanks, list[Callable[[], torch.Tensor]], list[torch.Tensor]]:
+def built(name, world, dims, backend="triton", dtype="fp16", **knobs):
     """The ranks, the call of each and what it should give.  A share of a world (`of`) gets no heap."""
     kernel, ranks, calls, expected = KERNELS[name], FakeRanks(world, HEAP), [], []
     build = kernel.backends[backend].build
@@ -105,7 +101,7 @@ def built(
     return ranks, calls, expected
 
 
-def right(name: str, world: int, dims: dict[str, Any], dtype: str = "fp16", **given: Any) -> None:
+def right(name, world, dims, dtype="fp16", **given):
     """Two rounds of calls write all of their poisoned outputs rightly; fp32 sums have the very bits of the reference.
 
     Forwards, then backwards: a rank that writes past its part spoils that of the next, which has had its call.
@@ -126,12 +122,12 @@ def right(name: str, world: int, dims: dict[str, Any], dtype: str = "fp16", **gi
 # ---- all-gather ------------------------------------------------------------------------------------------------------
 
 
-def shards(world: int, elements: int) -> dict[str, float]:
+def shards(world, elements):
     """The size of an all-gather of shards of so many fp16 elements."""
     return {"MB": world * elements * 2 / 2**20}
 
 
-def all_gather() -> None:
+def all_gather():
     """Shards that are no multiple of a block, every fan-out, all ways to guard; groups with one destination each."""
     for world, elements, knobs in (
         (1, 264, {"programs": 2}),
@@ -158,7 +154,7 @@ GLUON = {"backend": "gluon", "num_warps": 1, "rows": 8, "columns": 32}
 """The smallest tile with 16 bytes a lane."""
 
 
-def gluon() -> None:
+def gluon():
     """Tiles that stick out of the shard, in rows and at its end; long and short runs; more programs than tiles."""
     for world, elements, knobs in (
         (1, 264, {"programs": 2}),
@@ -176,7 +172,7 @@ def gluon() -> None:
     one_rank_is_missing(**GLUON)
 
 
-def flags_count_calls(knobs: dict[str, Any], each: int) -> None:
+def flags_count_calls(knobs, each):
     """Nothing is reset between calls: after n calls of all ranks every program's flags read `each` * n on every rank.
 
     One for the start and one for the end; one where all is staged.
@@ -191,7 +187,7 @@ def flags_count_calls(knobs: dict[str, Any], each: int) -> None:
             assert flags.tolist() == [each * n] * 12, (knobs, n, heap.rank, flags.tolist())
 
 
-def one_rank_is_missing(**knobs: Any) -> None:
+def one_rank_is_missing(**knobs):
     """While rank 1 has not called, its flags on the others stay behind: a waiting kernel would still wait."""
     ranks, calls, _ = built("all_gather", 2, shards(2, 256), programs=2, **knobs)
     calls[0]()
@@ -202,7 +198,7 @@ def one_rank_is_missing(**knobs: Any) -> None:
 # ---- the other collectives -------------------------------------------------------------------------------------------
 
 
-def collectives() -> None:
+def collectives():
     """Every algorithm and grouping of receivers, whole blocks and tails."""
     for algorithm in ("two_shot", "two_shot_push", "one_shot_push", "one_shot_pull"):
         for world, kb, dtype in ((1, 1.5, "fp16"), (4, 2.0625, "fp16"), (4, 2, "fp32")):
@@ -223,7 +219,7 @@ def collectives() -> None:
 TILE = {"block_m": 32, "block_n": 32, "block_k": 32}
 
 
-def gemm() -> None:
+def gemm():
     """Slices and tails, descriptors, one token, counters."""
     for m, n, k, knobs in (
         (33, 70, 136, {}),
@@ -240,7 +236,7 @@ def gemm() -> None:
     counters_clear_themselves()
 
 
-def counters_clear_themselves() -> None:
+def counters_clear_themselves():
     """The slice that finishes a tile leaves its counter at 0: seen from the workspace of a built call."""
     _, [call], _ = built("gemm", 1, {"M": 32, "N": 64, "K": 128}, variant="split", **TILE, split_k=4)
     arguments = next(cell.cell_contents for cell in call.__closure__ or () if isinstance(cell.cell_contents, dict))
@@ -256,7 +252,7 @@ def counters_clear_themselves() -> None:
 SMALL = {**TILE, "programs": 3, "group_m": 2}
 
 
-def gemm_all_scatter() -> None:
+def gemm_all_scatter():
     """Tails and slices; descriptors for loads, and for stores to every rank; rounds of whole tiles of which only the
     rest is cut; bulk; a share alone, without a heap and with the waiting in."""
     rest = {"cut": "rest"}
@@ -293,7 +289,7 @@ def gemm_all_scatter() -> None:
     a_missing_rank_shows()
 
 
-def the_rest_is_cut(world: int, m: int, n: int, k: int, knobs: dict[str, Any]) -> None:
+def the_rest_is_cut(world, m, n, k, knobs):
     from kernels.gemm_all_scatter import device
 
     case = Case("t", world=world, M=m, N=n, K=k).at(Place(world=world, compute_units=3))
@@ -301,7 +297,7 @@ def the_rest_is_cut(world: int, m: int, n: int, k: int, knobs: dict[str, Any]) -
     assert device.plan(case, "cpu", 3, {**defaults, **knobs}).constants["REST"], (world, m, n, k, knobs)
 
 
-def a_missing_rank_shows() -> None:
+def a_missing_rank_shows():
     """While rank 1 has not called, its columns stay poisoned everywhere: nobody computes them in its place."""
     ranks, calls, _ = built("gemm_all_scatter", 2, {"M": 32, "N": 64, "K": 64}, **SMALL)
     outputs = [poison(ranks.view(rank)[: 32 * 64 * 2].view(torch.float16).view(32, 64)) for rank in (0, 1)]

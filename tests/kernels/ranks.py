@@ -11,10 +11,7 @@ import inspect
 import multiprocessing
 import os
 import tempfile
-from collections.abc import Callable
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -28,9 +25,7 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["torch", "torch.distributed"])
 
 
-def run_ranks(
-    module: str, function: str, world: int, directory: Path, timeout_s: float = HANGS_S, **env: str
-) -> list[str]:
+def run_ranks(module, function, world, directory, timeout_s=HANGS_S, **env):
     """stdout of every rank; an AssertionError with the output of all that failed.
 
     The ranks share `directory`, which is empty, as their meeting place.
@@ -39,14 +34,12 @@ def run_ranks(
     return _outputs(module, function, ranks, timeout_s, env)
 
 
-def run_alone(module: str, function: str, *arguments: object, timeout_s: float = HANGS_S, **env: str) -> str:
+def run_alone(module, function, *arguments, timeout_s=HANGS_S, **env):
     """stdout of one fresh process that calls a function of a test module with plain values."""
     return _outputs(module, function, [arguments], timeout_s, env)[0]
 
 
-def _outputs(
-    module: str, function: str, calls: list[tuple[object, ...]], timeout_s: float, env: dict[str, str]
-) -> list[str]:
+def _outputs(module, function, calls, timeout_s, env):
     """What each process prints, which makes one of the calls; an AssertionError if one fails or takes too long."""
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PATH, **env}
     with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +65,7 @@ def _outputs(
         return [Path(f"{file}.out").read_text() for file in files]
 
 
-def _call(module: str, function: str, arguments: tuple[object, ...], variables: dict[str, str], file: str) -> None:
+def _call(module, function, arguments, variables, file):
     """In the new process: its own environment and output files, then the call."""
     os.environ.clear()
     os.environ.update(variables)
@@ -86,14 +79,14 @@ def _call(module: str, function: str, arguments: tuple[object, ...], variables: 
     getattr(importlib.import_module(module), function)(*arguments)
 
 
-def _end(process: BaseProcess, timeout_s: float) -> str:
+def _end(process, timeout_s):
     """How a process failed, "" if it did not."""
     if process.exitcode is None:
         return f"not done in {timeout_s:g} s"
     return f"exit code {process.exitcode}" if process.exitcode else ""
 
 
-def _text(file: Path) -> str:
+def _text(file):
     """All that a process printed."""
     return "".join(path.read_text() for path in (Path(f"{file}.out"), Path(f"{file}.err")) if path.exists())
 
@@ -104,16 +97,16 @@ def _text(file: Path) -> str:
 # which finds everything patched already: 40 % of the time of a kernel that calls many.  Triton 3.6 to 3.9.
 
 
-def patch_once() -> None:
+def patch_once():
     """Within a launch, patch each module of the language once.  In a process that interprets."""
     from triton import language
     from triton.runtime import interpreter
 
     _splat_bools(interpreter)
     patch, launch = interpreter._patch_lang, interpreter.GridExecutor.__call__
-    patched: set[frozenset[str]] = set()
+    patched = set()
 
-    def patch_new(function: Callable[..., Any]) -> Any:
+    def patch_new(function):
         found = [value for value in function.__globals__.values() if inspect.ismodule(value)]
         seen = frozenset(one.__name__ for one in found if one in (language, language.core))
         if seen in patched:
@@ -121,14 +114,14 @@ def patch_once() -> None:
         patched.add(seen)
         return patch(function)
 
-    def launch_anew(executor: Any, *arguments: Any, **named: Any) -> Any:
+    def launch_anew(executor, *arguments, **named):
         patched.clear()
         return launch(executor, *arguments, **named)
 
     interpreter._patch_lang, interpreter.GridExecutor.__call__ = patch_new, launch_anew
 
 
-def _splat_bools(interpreter: Any) -> None:
+def _splat_bools(interpreter):
     """A comparison of two scalars stays a bool as it becomes a block.
 
     The interpreter calls it an int32, as its operands are, and Triton 3.9 refuses a mask of int32 ("mask has
@@ -136,7 +129,7 @@ def _splat_bools(interpreter: Any) -> None:
     """
     splat = interpreter.InterpreterBuilder.create_splat
 
-    def create_splat(builder: Any, block: Any, scalar: Any) -> Any:
+    def create_splat(builder, block, scalar):
         handle = splat(builder, block, scalar)
         handle.data = handle.data.astype(bool) if scalar.data.dtype == bool else handle.data
         return handle
@@ -152,7 +145,7 @@ class FakeRanks:
 
     home = "fake"
 
-    def __init__(self, world: int, bytes_: int, device: str = "cpu") -> None:
+    def __init__(self, world, bytes_, device="cpu"):
         from kernels.symmetric_heap import ALIGNMENT, SymmetricHeap  # not before a process knows whether it interprets
 
         self.device = device
@@ -161,14 +154,14 @@ class FakeRanks:
         self.bases = [heap.data_ptr() for heap in self._heaps]
         self.heaps = [SymmetricHeap(rank, self) for rank in range(world)]
 
-    def view(self, rank: int) -> torch.Tensor:
+    def view(self, rank):
         return self._heaps[rank]
 
-    def reserve(self, start: int, size: int) -> None:
+    def reserve(self, start, size):
         """Nothing to do: the memory is there from the start."""
 
-    def barrier(self) -> None:
+    def barrier(self):
         """Nothing to wait for: the ranks run one after the other."""
 
-    def close(self) -> None:
+    def close(self):
         self._heaps = []

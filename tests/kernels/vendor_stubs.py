@@ -12,7 +12,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class UpstreamFunction:
     earlier: tuple[tuple[str, ...], ...]
 
 
-def _recorded() -> Iterator[UpstreamFunction]:
+def _recorded():
     for file in (Path(__file__).parents[1] / "recordings" / "vendors").glob("*.json"):
         told = json.loads(file.read_text())
         about = {key: told[key] for key in ("distribution", "repository", "commit", "date")}
@@ -49,13 +49,13 @@ def _recorded() -> Iterator[UpstreamFunction]:
             yield UpstreamFunction(**about, **own, parameters=_parameters(one["signature"]), earlier=earlier)
 
 
-def _parameters(signature: str) -> tuple[str, ...]:
+def _parameters(signature):
     """Of `def f(...)` or of a schema `f(...) -> Tensor`."""
     inside = signature.partition("(")[2].removesuffix(" -> Tensor").removesuffix(")")
     return tuple(re.split(r",\s*", inside))
 
 
-def name_of(parameter: str) -> str:
+def name_of(parameter):
     return parameter.partition("=")[0].split()[-1]
 
 
@@ -257,7 +257,7 @@ def flydsl_moe_stage2(**given):
     return stage2(given, given["sort_block_m"])
 
 
-SEMANTICS: dict[str, Callable[..., Any]] = {
+SEMANTICS = {
     "primus_turbo_cpp_extension::ck_grouped_gemm": ck_grouped_gemm,
     "primus_turbo_cpp_extension::ck_grouped_gemm_variable_k": ck_grouped_gemm_variable_k,
     "primus_turbo_cpp_extension::hipblaslt_grouped_gemm": hipblaslt_grouped_gemm,
@@ -273,7 +273,7 @@ SEMANTICS: dict[str, Callable[..., Any]] = {
 }
 
 
-def checked(function: UpstreamFunction, given: Mapping[str, Any]) -> None:
+def checked(function, given):
     """TypeError for a tensor of another kind than the record has."""
     for name, wanted in function.tensors.items():
         value = given.get(name)
@@ -306,21 +306,21 @@ def {name}({signature}):
     return vendor_stubs.called({full!r}, dict(locals()))
 """
 
-CALLED: dict[str, UpstreamFunction] = {}
+CALLED = {}
 """The record that a stand-in was made from, which may be a changed one."""
 
 
-def called(name: str, given: dict[str, Any]) -> Any:
+def called(name, given):
     """What a stand-in does: check what it got against its record, then what the library would do."""
     checked(CALLED[name], given)
     return SEMANTICS[name](**given)
 
 
 @contextlib.contextmanager
-def installed(folder: Path, functions: Mapping[str, UpstreamFunction]) -> Iterator[None]:
+def installed(folder, functions):
     """Packages with these functions on the path, and torch operators, while the block runs."""
     operators = [one for name, one in functions.items() if OPERATOR in name]
-    sources: dict[str, str] = {"aiter/__init__.py": PACKAGE}
+    sources = {"aiter/__init__.py": PACKAGE}
     for name, one in functions.items():
         CALLED[name] = one
         if OPERATOR not in name:
@@ -343,7 +343,7 @@ def installed(folder: Path, functions: Mapping[str, UpstreamFunction]) -> Iterat
             del sys.modules[name]
 
 
-def _write(folder: Path, sources: Mapping[str, str]) -> None:
+def _write(folder, sources):
     for path, text in sources.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -353,7 +353,7 @@ def _write(folder: Path, sources: Mapping[str, str]) -> None:
                 (folder / parent / "__init__.py").write_text("")
 
 
-def _register(library: Any, operators: list[UpstreamFunction]) -> None:
+def _register(library, operators):
     """The operators of a namespace, on the CPU, with the schemas of their records."""
     for one in operators:
         name = one.name.partition(OPERATOR)[2]
@@ -361,10 +361,10 @@ def _register(library: Any, operators: list[UpstreamFunction]) -> None:
         library.impl(name, _operator(one), "CPU")
 
 
-def _operator(function: UpstreamFunction) -> Callable[..., Any]:
+def _operator(function):
     names = [name_of(one) for one in function.parameters]
 
-    def run(*values: Any, **named: Any) -> Any:
+    def run(*values, **named):
         return called(function.name, {**dict(zip(names, values, strict=False)), **named})
 
     return run

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.adopted.__main__ import main
-from benchmarks.adopted.survey import Survey, kept
+from benchmarks.adopted.survey import kept
 
 SCRIPT = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
 """Of the options of a test, those that are fields of the script."""
@@ -33,23 +32,23 @@ class Adopted:
     out: Path
 
     @property
-    def survey(self) -> Survey:
+    def survey(self):
         """What was seen."""
         asked = json.loads(Path(f"{self.out}.survey.json").read_bytes())["asked"]
         found = kept(Path(f"{self.out}.survey.json"), asked)
         assert found
         return found
 
-    def arms(self, line: int = 0) -> dict[str, dict[str, Any]]:
+    def arms(self, line=0):
         """The arms of a line as ROLE/BACKEND/CASE."""
         cases = self.lines[line]["cases"].items()
         return {f"{arm}/{case}": one for case, entry in cases for arm, one in entry["arms"].items()}
 
-    def printed(self, role: str = "head") -> str:
+    def printed(self, role="head"):
         """What the script printed in the first trial."""
         return Path(f"{self.out}.{role}.txt").read_text()
 
-    def warnings(self, line: int = 0) -> list[str]:
+    def warnings(self, line=0):
         """Of all cases of a line."""
         return [one for entry in self.lines[line]["cases"].values() for one in entry["warnings"]]
 
@@ -63,15 +62,7 @@ def adopt(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     monkeypatch.setenv("RIDGELINE_START", "fork")  # what one script needs is not for the next
 
-    def run(
-        script: str,
-        *options: str,
-        base: Mapping[str, str] | None = None,
-        head: Mapping[str, str] | None = None,
-        arguments: tuple[str, ...] = (),
-        name: str = "bench/script.py",
-        every: bool = True,
-    ) -> Adopted:
+    def run(script, *options, base=None, head=None, arguments=(), name="bench/script.py", every=True):
         for role, files in (("base", base or {}), ("head", head or {})):
             for path, text in {"mylib/__init__.py": LIBRARY, name: script, **files}.items():
                 (tmp_path / role / path).parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ class Case:
     opsel: int = 0
     clamp: int = 0
 
-    def __str__(self) -> str:
+    def __str__(self):
         changed = [
             f"{what}={value}"
             for what, value in (("neg", self.neg), ("abs", self.absolute), ("opsel", self.opsel), ("clamp", self.clamp))
@@ -46,15 +45,15 @@ class Case:
         ]
         return " ".join([self.name, self.form, *changed])
 
-    def format(self, field: str) -> str:
+    def format(self, field):
         """Format of an operand: F32, I16, B64 ...; empty for a mask."""
         return str(self.inst.operands[field][0].name.removeprefix("FMT_NUM_")) if field in self.inst.operands else ""
 
-    def words(self, field: str) -> int:
+    def words(self, field):
         return int(self.inst.op_regs.get(field, 1))
 
 
-def _register(op: Any, field: str, name: str, arguments: dict[str, tuple[Any, int, Any]]) -> Any:
+def _register(op, field, name, arguments):
     from tinygrad.renderer.amd.dsl import Reg
 
     known = arguments.get(field) or arguments.get(field.removeprefix("v"))
@@ -77,7 +76,7 @@ def _register(op: Any, field: str, name: str, arguments: dict[str, tuple[Any, in
     return Reg(SOURCES[field] + (SCALAR if field.startswith("s") and field[1] == "s" or scalar else VECTOR), size)
 
 
-def encoded(op: Any, form: str, **modifiers: int) -> Any:
+def encoded(op, form, **modifiers):
     """The instruction as tinygrad encodes it; TypeError or RuntimeError where there is no such form."""
     from tinygrad.renderer.amd.dsl import OPERANDS, BitField, SrcField
     from tinygrad.runtime.autogen.amd.cdna import ins
@@ -110,11 +109,11 @@ def encoded(op: Any, form: str, **modifiers: int) -> Any:
 
 
 @functools.cache
-def known(arch: str) -> tuple[tuple[Case, ...], tuple[str, ...]]:
+def known(arch):
     """(every case of an operation that has pseudocode and that the executor knows, names that it does not know)."""
     from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
 
-    cases: list[Case] = []
+    cases = []
     unknown = []
     for op in PCODE:
         form = type(op).__name__.removesuffix("Op")
@@ -133,7 +132,7 @@ def known(arch: str) -> tuple[tuple[Case, ...], tuple[str, ...]]:
     return tuple(cases), tuple(unknown)
 
 
-def _modifiers(form: str, name: str) -> Iterator[dict[str, int]]:
+def _modifiers(form, name):
     yield {}
     if form == "VOP3" and "BITOP3" in name:
         yield {"neg": 5, "absolute": 3}
@@ -153,7 +152,7 @@ def _modifiers(form: str, name: str) -> Iterator[dict[str, int]]:
         yield {"neg": 2}
 
 
-def is_known(case: Case, arch: str) -> bool:
+def is_known(case, arch):
     """Whether the executor knows what it does."""
     try:
         machine_of(case.inst, arch)._decoded(0)
@@ -162,21 +161,21 @@ def is_known(case: Case, arch: str) -> bool:
     return True
 
 
-def machine_of(inst: Any, arch: str, waves: int = 1, memory: Memory | None = None, lds_bytes: int = 0) -> Machine:
+def machine_of(inst, arch, waves=1, memory=None, lds_bytes=0):
     """A machine whose kernel is one instruction."""
     image = inst.to_bytes() + (0xBF810000).to_bytes(4, "little")
     code = KernelCode("one", arch, image, 0, (), 0, 0, 0, (), 0, (False, False, False), 0xF0)
     return Machine(code, memory or Memory(), waves, lds_bytes, 100)
 
 
-def one_wave() -> Waves:
+def one_wave():
     """A wave whose lanes are all active and whose registers are 0."""
     s, v = np.zeros((128, 1), np.uint32), np.zeros((512, 1, LANES), np.uint32)
     s[EXEC : EXEC + 2] = 0xFFFFFFFF
     return Waves(0, s, v, np.zeros(1, np.bool_), np.zeros((1, 2), np.int64))
 
 
-def edges() -> list[int]:
+def edges():
     """32-bit operands at which something changes, as integers, fp32, two fp16 or bytes."""
     floats = np.array(
         [
@@ -270,7 +269,7 @@ def edges() -> list[int]:
     ]
 
 
-def operands(random: np.random.RandomState, count: int, words: int, kind: str = "") -> Any:
+def operands(random, count, words, kind=""):
     """Random registers [words, count]: a quarter edges, the others numbers of all sizes, small integers and bits."""
     choose = random.randint(0, 4, count)
     result = random.randint(0, 1 << 32, (words, count), np.uint32)
@@ -322,7 +321,7 @@ class State:
     scc: Any
 
 
-def before(case: Case, waves: int, seed: int) -> State:
+def before(case, waves, seed):
     """Registers with operands for an instruction; some lanes of every other wave are inactive."""
     random = np.random.RandomState([seed, *case.name.encode()])  # whose numbers no version of numpy changes
     s, v = np.zeros((128, waves), np.uint32), np.zeros((512, waves, LANES), np.uint32)
@@ -348,14 +347,14 @@ CHANGED = (*range(TARGET, TARGET + 4), SECOND, SECOND + 1, VCC, VCC + 1, EXEC, E
 
 
 @functools.cache
-def answers(arch: str) -> dict[str, Any]:
+def answers(arch):
     """What the pseudocode changes, by the case; of gfx950 only what gfx942 lacks, or what differs there."""
     with np.load(Path(__file__).with_name("pseudocode.npz")) as written:
         words = np.split(written[f"{arch} words"], np.cumsum(written[f"{arch} lengths"])[:-1])
         return dict(zip(written[f"{arch} cases"].tolist(), words, strict=True))
 
 
-def after_pseudocode(case: Case, given: State, words: Any) -> State:
+def after_pseudocode(case, given, words):
     """Registers after an instruction, from its words in `answers`: result, first source, scalar registers and SCC, each
     by exclusive or with what it was."""
     after = State(given.s.copy(), given.v.copy(), given.scc.copy())
@@ -367,7 +366,7 @@ def after_pseudocode(case: Case, given: State, words: Any) -> State:
     return after
 
 
-def moved(case: Case, place: int) -> Case:
+def moved(case, place):
     """The same with its result in other vector registers."""
     from tinygrad.renderer.amd.dsl import Reg
 
@@ -376,7 +375,7 @@ def moved(case: Case, place: int) -> Case:
     return replace(case, inst=inst)
 
 
-def by_executor(case: Case, given: State, arch: str) -> State:
+def by_executor(case, given, arch):
     """What the executor makes of it."""
     waves = len(given.scc)
     ids = np.stack([np.arange(waves), np.zeros(waves, np.int64)], axis=1)
@@ -385,7 +384,7 @@ def by_executor(case: Case, given: State, arch: str) -> State:
     return State(state.s, state.v, state.scc)
 
 
-def distance(case: Case, ours: Any, theirs: Any) -> Any:
+def distance(case, ours, theirs):
     """Per register, how far two results are apart: 0 equal (or both NaN), else in units in the last place."""
     kind = case.format("vdst")
     if case.name.startswith("V_PK_") or case.name.startswith("V_CVT_PK") and "F16" in case.name[6:14]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import triton
 import triton.language as tl
@@ -92,7 +91,7 @@ def endless(flag, out):
 
 
 @functools.cache
-def compiled(function: Any, arch: str, types: tuple[str, ...], constants: tuple[int, ...] = (), warps: int = 4) -> Any:
+def compiled(function, arch, types, constants=(), warps=4):
     """A kernel compiled for gfx942 or gfx950, its arguments aligned as a launch's would be."""
     aligned = {
         (i,): [["tt.divisibility", 16], ["tt.pointer_range", 32]] if kind[0] == "*" else [["tt.divisibility", 16]]

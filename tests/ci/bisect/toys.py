@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from tests.ci import made_trials
 from tests.kit import git
 
@@ -53,7 +50,7 @@ REWRITTEN = (0, 3, 7, 10, 16)
 """Commits that change words of the kernel's file."""
 
 
-def made(folder: Path) -> list[str]:
+def made(folder):
     """The repository; its commits by number, tagged v0 to v20."""
     (folder / "toys").mkdir(parents=True)
     (folder / "toys/__init__.py").touch()
@@ -67,7 +64,7 @@ def made(folder: Path) -> list[str]:
     return git(folder, "rev-list", "--reverse", "HEAD").split()
 
 
-def _change(folder: Path, number: int) -> None:
+def _change(folder, number):
     repeat = 160 if number >= SLOWER else 20
     if number in (*REWRITTEN, SLOWER):
         (folder / "toys/rows.py").write_text(ROWS.format(note=f"Version {number}.", repeat=repeat))
@@ -79,7 +76,7 @@ def _change(folder: Path, number: int) -> None:
         (folder / "README.md").write_text(f"{number}\n")
 
 
-def line(base: str, head: str, ratio: float, number: int = 0, failed: str = "", **more: Any) -> dict[str, Any]:
+def line(base, head, ratio, number=0, failed="", **more):
     """A trial line of two commits.  failed: the role whose arm is wrong."""
     times = (made_trials.TIMES, [ratio * t for t in made_trials.TIMES])
     arms = [

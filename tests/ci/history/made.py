@@ -17,7 +17,7 @@ START_MS = 1_750_000_000_000
 ENV = "py3.12-torch2.11.0-triton3.6.0"
 
 
-def commit(number: int) -> str:
+def commit(number):
     """A full hash that tells its number."""
     return f"{number:08x}" + "a" * 32
 
@@ -38,7 +38,7 @@ class Line:
     more: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
-def frame(lines: Sequence[Line], dates: Mapping[int, int] | None = None, hashes: Mapping[int, str] | None = None):
+def frame(lines, dates=None, hashes=None):
     """The derived frame of series.  dates: ms of commits whose clock was off; hashes: of commits with real ones."""
     rows = [row for line in lines for row in _rows(line, dates or {}, hashes or {})]
     whole = pd.DataFrame(rows)
@@ -49,7 +49,7 @@ def frame(lines: Sequence[Line], dates: Mapping[int, int] | None = None, hashes:
     return derive(whole.sort_values(["date", "commit"], kind="stable", ignore_index=True))
 
 
-def _rows(line: Line, dates: Mapping[int, int], hashes: Mapping[int, str]):
+def _rows(line, dates, hashes):
     places = range(len(line.seconds)) if line.at is None else line.at
     for index, (place, seconds) in enumerate(zip(places, line.seconds, strict=True)):
         yield {
@@ -72,7 +72,7 @@ def _rows(line: Line, dates: Mapping[int, int], hashes: Mapping[int, str]):
         }
 
 
-def noisy(seed: int, count: int, steps: Mapping[int, float] | None = None, level=1e-3, sigma=0.005) -> np.ndarray:
+def noisy(seed, count, steps=None, level=1e-3, sigma=0.005):
     """Seconds about a level, with ratios that last from a point on."""
     logs = np.log(level) + sigma * np.random.default_rng(seed).standard_normal(count)
     for index, ratio in (steps or {}).items():
@@ -80,16 +80,7 @@ def noisy(seed: int, count: int, steps: Mapping[int, float] | None = None, level
     return np.exp(logs)
 
 
-def pair(
-    seed: int,
-    count: int,
-    ours: Mapping[int, float] | None = None,
-    theirs: Mapping[int, float] | None = None,
-    kernel: str = "gemm",
-    case: str = "small",
-    wander: float = 0.005,
-    **other: object,
-) -> list[Line]:
+def pair(seed, count, ours=None, theirs=None, kernel="gemm", case="small", wander=0.005, **other):
     """A series and the baseline of the same trials: both wander together, their ratio is quiet."""
     together = np.exp(wander * np.random.default_rng(seed + 1000).standard_normal(count))
     mine = noisy(seed, count, ours, sigma=0.001) * together
@@ -97,7 +88,7 @@ def pair(
     return [Line(kernel, case, mine, **other), Line(kernel, case, vendor, backend="blas", baseline=True, **other)]
 
 
-def facts(count: int) -> dict[str, CommitFacts]:
+def facts(count):
     """A straight history as git would tell it."""
     names = [commit(number) for number in range(count)]
     return {

@@ -6,12 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from ci.isa.compiled import CompiledEntry, CompiledTree, parse
-from ci.isa.judge import CodeVerdict, IsaJudgement
+from ci.isa.compiled import CompiledTree, parse
+from ci.isa.judge import CodeVerdict
 
-METRICS: dict[str, Any] = {
+METRICS = {
     "vgpr": 86,
     "agpr": 0,
     "sgpr": 24,
@@ -56,7 +55,7 @@ METRICS: dict[str, Any] = {
     "loop": {"instructions": 70, "depth": 1, "mix": {"mfma": 32, "lds": 16, "valu": 22}, "matrix_share": 0.4571},
 }
 
-REMOTE: dict[str, Any] = {
+REMOTE = {
     "store_widths": {"16": 16},
     "store_names": {"global_store_dwordx4": 16},
     "remote_store_widths": {"16": 16},
@@ -81,7 +80,7 @@ def entry_json(
     notes=(),
     without=(),
     **metrics,
-) -> dict[str, Any]:
+):
     """One compilation; `code` is its hash, further keywords are its metrics.  without: metrics that are left out."""
     head = {"kernel": kernel, "backend": backend, "label": label, "arch": arch, "triton": "3.8.0"}
     head |= {"cases": list(cases), "status": status}
@@ -92,18 +91,18 @@ def entry_json(
     return head | {"hash": code, "asm": f"{code}.s", "metrics": kept} | remarks
 
 
-def document_json(*entries, triton="3.8.0", broken=(), failures=()) -> dict[str, Any]:
+def document_json(*entries, triton="3.8.0", broken=(), failures=()):
     """A result file of these entries."""
     head = {"format": "ridgeline-isa", "version": 1, "triton": triton, "arches": ["gfx942"]}
     return head | {"entries": list(entries), "broken": list(broken), "failures": list(failures)}
 
 
-def entry(*words, **fields) -> CompiledEntry:
+def entry(*words, **fields):
     """The same, as it is read."""
     return parse(json.dumps(document_json(entry_json(*words, **fields))), "a result file").entries[0]
 
 
-def document(*entries, triton="3.8.0", broken=(), failures=()) -> CompiledTree:
+def document(*entries, triton="3.8.0", broken=(), failures=()):
     """A compiled tree of these entries; broken and failures: {module or architecture: why}."""
     return CompiledTree(triton, ("gfx942",), entries, dict(broken), dict(failures))
 
@@ -113,12 +112,12 @@ def document(*entries, triton="3.8.0", broken=(), failures=()) -> CompiledTree:
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def compiled(tree: Path, cache: Path, *arches: str, **chosen) -> CompiledTree:
+def compiled(tree, cache, *arches, **chosen):
     """A source tree, compiled; chosen: see result_file."""
     return parse(result_file(tree, cache, *arches, **chosen), str(tree))
 
 
-def result_file(tree: Path, cache: Path, *arches: str, kernels=(), cases=(), backends=()) -> str:
+def result_file(tree, cache, *arches, kernels=(), cases=(), backends=()):
     """The text of a tree's result file."""
     command = [sys.executable, "-m", "benchmarks.isa", "--tree", tree, "--cache", cache]
     command += ["--progress", "none"]
@@ -130,7 +129,7 @@ def result_file(tree: Path, cache: Path, *arches: str, kernels=(), cases=(), bac
     return done.stdout
 
 
-def change(path: Path, *changes: tuple[str, str]) -> None:
+def change(path, *changes):
     """Replace text in a file; every replacement must apply."""
     text = path.read_text()
     for old, new in changes:
@@ -139,11 +138,11 @@ def change(path: Path, *changes: tuple[str, str]) -> None:
     path.write_text(text)
 
 
-def alarms(judgement: IsaJudgement) -> dict[tuple[str, str], list[str]]:
+def alarms(judgement):
     """(kernel, arch) -> rules that alarm; every configuration without alarm must be SAME."""
     for difference in judgement.differences:
         assert difference.alarms or difference.verdict is CodeVerdict.SAME, (difference, difference.findings)
-    found: dict[tuple[str, str], list[str]] = {}
+    found = {}
     for difference in judgement.differences:
         for finding in difference.alarms:
             rules = found.setdefault((difference.kernel, difference.arch), [])

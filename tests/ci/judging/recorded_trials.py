@@ -8,22 +8,17 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ci.judging.judge import NOMINAL, is_large
-from ci.judging.policy import Settings
 from ci.stats.interval import Shifts, fit, shifts, two_sided
 from ci.stats.sequential import significant
-from ci.stats.types import FloatArray
 
 US = 1e-6
 
 
-def trial_files(data: Path) -> list[Path]:
+def trial_files(data):
     """The recorded A/B trials in a folder, one file for each GPU."""
     files = sorted(data.glob("ab_trials_*.jsonl.gz"))
     if not files:
@@ -31,13 +26,13 @@ def trial_files(data: Path) -> list[Path]:
     return files
 
 
-def recorded(path: Path) -> list[dict[str, Any]]:
+def recorded(path):
     """The lines of a recording."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
-def lock_step_trials(path: Path) -> dict[str, dict[str, FloatArray]]:
+def lock_step_trials(path):
     """Recorded A/B trials: {case: {arm: seconds, shape (trials, rounds)}}."""
     lines = recorded(path)
     return {
@@ -46,7 +41,7 @@ def lock_step_trials(path: Path) -> dict[str, dict[str, FloatArray]]:
     }
 
 
-def separate_pairs(path: Path) -> tuple[int, dict[str, Shifts]]:
+def separate_pairs(path):
     """(samples of a run, by case every run as base against every run as head) of recorded runs of one process each.
 
     Fields of shape (runs, runs).
@@ -62,12 +57,12 @@ def separate_pairs(path: Path) -> tuple[int, dict[str, Shifts]]:
     return rounds, found
 
 
-def subsets(rng: np.random.Generator, draws: int, of: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.intp]]:
+def subsets(rng, draws, of, size):
     """`draws` random subsets without repetition, in random order; shape (draws, size)."""
     return np.argsort(rng.random((draws, of)), axis=1)[:, :size]
 
 
-def findings(cases: Sequence[Shifts], rounds: int, settings: Settings) -> FloatArray:
+def findings(cases, rounds, settings):
     """-1 FASTER, 0 nothing found, +1 SLOWER for every draw and case; shape (draws, cases).
 
     cases: one entry per case of a run, fields of shape (draws, trials).
@@ -84,6 +79,6 @@ def findings(cases: Sequence[Shifts], rounds: int, settings: Settings) -> FloatA
     return np.where(real & is_large(effect, settings), np.sign(effect), 0.0)
 
 
-def cases_of(trials: Mapping[str, Mapping[str, FloatArray]], arm: str) -> dict[str, Shifts]:
+def cases_of(trials, arm):
     """Every case of recorded A/B trials, base against the given arm; fields of shape (trials,)."""
     return {case: shifts(arms["base"], arms[arm]) for case, arms in trials.items()}

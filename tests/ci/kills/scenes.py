@@ -38,7 +38,7 @@ class Scene:
 # ---- the repository --------------------------------------------------------------------------------------------------
 
 
-def build(folder: Path) -> None:
+def build(folder):
     """Two commits of the toy kernels and of some that compile, measured trials, and records of made ones."""
     for tree, package in (("toytree", "toy"), ("isa/tree", "samples")):
         shutil.copytree(ROOT / "tests/benchmarks" / tree / package, folder / package, ignore=_NO_CACHES)
@@ -60,7 +60,7 @@ def build(folder: Path) -> None:
     store.record([folder / "made.jsonl"], folder / "results")
 
 
-def _made(commit: str, number: int) -> dict[str, object]:
+def _made(commit, number):
     return made_trials.trial(number=number, trees={"head": made_trials.tree(commit)})
 
 
@@ -70,7 +70,7 @@ _NO_CACHES = shutil.ignore_patterns("__pycache__")
 # ---- what comes of a command -----------------------------------------------------------------------------------------
 
 
-def files(folder: Path) -> dict[str, str]:
+def files(folder):
     """Digest by path of all that a reader sees: hidden names are caches, locks and drafts."""
     found = (path for path in sorted(folder.rglob("*")) if path.is_file())
     named = {str(path.relative_to(folder)): path for path in found}
@@ -78,23 +78,23 @@ def files(folder: Path) -> dict[str, str]:
     return {name: hashlib.sha256(path.read_bytes()).hexdigest()[:12] for name, path in seen.items()}
 
 
-def _tree(name: str, folder: Path, code: int) -> object:
+def _tree(name, folder, code):
     return code, files(folder / name)
 
 
-def _trials(folder: Path, code: int) -> object:
+def _trials(folder, code):
     """Numbers and outcomes of the trials in a file, not their times, and whether they can be recorded."""
     found = read(folder / "new.jsonl").trials
     recordable = all(one.checkouts["head"].recordable for one in found)
     return code, recordable, sorted((one.operator, one.number, _statuses(one)) for one in found)
 
 
-def _statuses(trial: object) -> str:
+def _statuses(trial):
     cases = json.loads(trial.text)["cases"]  # type: ignore[attr-defined]
     return json.dumps({name: {key: arm["status"] for key, arm in case["arms"].items()} for name, case in cases.items()})
 
 
-def _recorded(folder: Path, code: int) -> object:
+def _recorded(folder, code):
     """The records hold what was measured, and recording all trial files that lie about once more changes nothing."""
     lying = sorted((folder / ".ridgeline").rglob("*.jsonl"))
     lying = [path for path in lying if read(path).trials]
@@ -109,7 +109,7 @@ def _recorded(folder: Path, code: int) -> object:
     )
 
 
-def _swept(folder: Path, code: int) -> object:
+def _swept(folder, code):
     """The points of a sweep, and whether one was measured twice."""
     found = [one.sweep for one in read(folder / "swept.jsonl").trials if one.sweep]
     counted = Counter((one.rung, point) for one in found for point in one.points)
@@ -127,7 +127,7 @@ SCENES = (
 """Verbs that leave something behind, one of each kind."""
 
 
-def command(scene: Scene) -> list[str]:
+def command(scene):
     """The argument list of a scene."""
     return [sys.executable, "-m", "ci", *scene.arguments]
 
@@ -135,7 +135,7 @@ def command(scene: Scene) -> list[str]:
 # ---- what must never be seen -----------------------------------------------------------------------------------------
 
 
-def unsound(folder: Path, template: Path) -> list[str]:
+def unsound(folder, template):
     """What is lost of what the repository had, and what a reader would stumble over."""
     said = [f"{path} is torn" for path in sorted(folder.glob("results*/**/*.json")) if not _whole(path)]
     for path in folder.glob("*.jsonl"):
@@ -152,11 +152,11 @@ def unsound(folder: Path, template: Path) -> list[str]:
     return [*said, *_site_faults(folder / "site")]
 
 
-def _ids(notes: Path) -> set[str]:
+def _ids(notes):
     return {one.id for one in read(notes).trials} if notes.exists() else set()
 
 
-def _whole(path: Path) -> bool:
+def _whole(path):
     try:
         json.loads(path.read_text())
     except ValueError:
@@ -164,7 +164,7 @@ def _whole(path: Path) -> bool:
     return True
 
 
-def _site_faults(site: Path) -> list[str]:
+def _site_faults(site):
     """A site is there with every file as it was built, or not at all."""
     if not site.exists():
         return []

@@ -26,11 +26,11 @@ class Installed:
     wheel: Path
 
     @property
-    def packages(self) -> Path:
+    def packages(self):
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         return self.folder / "lib" / version / "site-packages"
 
-    def run(self, cwd: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(self, cwd, *words, **variables):
         """A command of this environment; nothing of the tree under test is on its path."""
         kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
         compiles = {"PYTHONDONTWRITEBYTECODE": ""}  # the first command compiles what all others read

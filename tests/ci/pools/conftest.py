@@ -8,13 +8,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from ci.pools.command import wrapped
-from ci.pools.file import Isolation, Pool
+from ci.pools.file import Isolation
 
 UNIQUE = 0xF2C5_0000_0000_0001
 """Unique id of its first GPU: more than a signed number holds, as real ones are."""
@@ -48,22 +47,14 @@ class Host:
     folder: Path
 
     @property
-    def workspace(self) -> Path:
+    def workspace(self):
         return self.folder / "work space"
 
     @property
-    def root(self) -> Path:
+    def root(self):
         return self.folder / "root"
 
-    def run(
-        self,
-        pool: Pool,
-        argv: Sequence[str],
-        gpus: int = 1,
-        setup: bool = False,
-        preflight: bool = False,
-        **environ: str,
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, pool, argv, gpus=1, setup=False, preflight=False, **environ):
         if pool.isolation is Isolation.SLURM:  # what an allocation says, unless the test says it
             environ = {"ROCR_VISIBLE_DEVICES": "0", **environ}
         text = wrapped(pool, argv, gpus, setup=setup, preflight=preflight, root=str(self.root))
@@ -71,20 +62,20 @@ class Host:
             ["bash", "-c", text], cwd=self.workspace, env=self.environ(environ), capture_output=True, text=True
         )
 
-    def environ(self, more: Mapping[str, str]) -> dict[str, str]:
+    def environ(self, more):
         return {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "HOME": str(self.folder), **more}
 
-    def calls(self) -> list[dict[str, object]]:
+    def calls(self):
         path = self.folder / "bin" / "calls"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def started(self) -> list[str]:
+    def started(self):
         """The words with which the container was started."""
         found = [call["argv"] for call in self.calls() if "-c" in call["argv"]]  # type: ignore[operator]
         assert len(found) == 1
         return list(found[0])  # type: ignore[call-overload]
 
-    def add_gpu(self) -> None:
+    def add_gpu(self):
         """One more MI300X: render devices are 128, 136, 144, ..."""
         nodes = self.root / "sys/class/kfd/kfd/topology/nodes"
         index = len(list(nodes.iterdir())) - 1
@@ -93,7 +84,7 @@ class Host:
         (nodes / str(index + 1) / "properties").write_text(text)
         (self.root / f"dev/dri/renderD{128 + 8 * index}").touch()
 
-    def podinfo(self, name: str, text: str) -> None:
+    def podinfo(self, name, text):
         path = self.root / "etc/podinfo" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -118,7 +109,7 @@ def host(tmp_path):
     return made
 
 
-def fake(host: Host, name: str, text: str) -> None:
+def fake(host, name, text):
     """Another program of the host, in bash."""
     (host.folder / "bin" / name).write_text(f"#!/bin/bash\n{text}\n")
     (host.folder / "bin" / name).chmod(0o755)

@@ -34,11 +34,9 @@ MI300X = {
 }
 
 
-def gemm(
-    name: str, verdict: Verdict, ratio: float | None, half: float = 0.003, base_us: float = 40.0, **more: object
-) -> CaseVerdict:
+def gemm(name, verdict, ratio, half=0.003, base_us=40.0, **more):
     """A gemm case with an interval of ratio +- half."""
-    known: dict[str, object] = (
+    known = (
         {}
         if ratio is None
         else {
@@ -55,7 +53,7 @@ def gemm(
     return CaseVerdict(f"gemm/triton/{name}", "gemm", "triton", verdict, **{**known, **more})  # type: ignore[arg-type]
 
 
-def cost(m: int, n: int, k: int) -> CaseCost:
+def cost(m, n, k):
     """Of a 16-bit GEMM."""
     return CaseCost(flops=2 * m * n * k, hbm_bytes=2 * (m * k + k * n + m * n))
 
@@ -71,7 +69,7 @@ SLOWER_CASES = (
 )
 
 
-def slower() -> Report:
+def slower():
     """A pull request that lost time on three neighbouring shapes."""
     judgement = Judgement(
         Verdict.SLOWER,
@@ -121,7 +119,7 @@ def slower() -> Report:
     )
 
 
-def same() -> Report:
+def same():
     """Nothing moved."""
     cases = tuple(gemm(f"qkv_m{2**i}", Verdict.SAME, 1 + 0.0004 * (i % 3 - 1), 0.0008) for i in range(12))
     return Report(
@@ -132,7 +130,7 @@ def same() -> Report:
     )
 
 
-def broken() -> Report:
+def broken():
     """One wrong result, one crash, one changed benchmark definition: no times to show."""
     cases = (
         gemm("down_m64", Verdict.BROKEN, None, evidence=("head is wrong: norm 0.31 > 0.002 at [17, 4032]",)),
@@ -154,7 +152,7 @@ EVIL = (
 )
 
 
-def hostile() -> Report:
+def hostile():
     """Every text is an attack on the page that shows it."""
     case = CaseVerdict(EVIL, EVIL, EVIL, Verdict.SLOWER, 1.1, 1.09, 1.11, evidence=(EVIL,), warnings=(EVIL * 9,))
     side = Side("", EVIL, environment={EVIL: EVIL})
@@ -180,7 +178,7 @@ def hostile() -> Report:
     )
 
 
-def large(number: int = 3000) -> Report:
+def large(number=3000):
     """More cases than a comment can hold."""
     cases = tuple(
         gemm(

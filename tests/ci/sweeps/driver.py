@@ -18,19 +18,19 @@ from tests.ci.made_trials import HEAD
 WARPS = range(1, 13)
 
 
-def plan(out: Path, **more: object) -> SweepPlan:
+def plan(out, **more):
     points = [Point("m16", "triton", {"num_warps": warps}) for warps in WARPS]
     checkout = LocalCheckout("head", Path(), Commit(HEAD, 1_790_000_000_000, ""))
     given = {"rungs": Rungs((8, 20, 20)), "batch": 1, **more}
     return SweepPlan("f3a9", "gemm", checkout, Pruned({"m16": points}), {"m16": "triton"}, out, **given)
 
 
-def command(plan: SweepPlan, asked: Path) -> list[str]:
+def command(plan, asked):
     argv = harness.program("tests.ci.sweeps.fake_measuring")
     return argv + harness.options(points=asked.resolve(), out=plan.out.resolve())
 
 
-def main() -> None:
+def main():
     run.command = command
     ended = run.measure(plan(Path(sys.argv[1])), Console(stderr=True))
     print("left" if ended.left else "complete")

@@ -17,12 +17,12 @@ SLOW_S = 0.06
 """Of a batch: long enough to be killed in the middle of a rung."""
 
 
-def ratio(knobs: dict[str, int]) -> float:
+def ratio(knobs):
     """The true time of a point over the anchor's: 5 warps are best."""
     return 0.9 + 0.05 * abs(knobs["num_warps"] - 5)
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--points", type=Path)
     parser.add_argument("--out", type=Path)

@@ -6,8 +6,6 @@ Apart from made_sweeps, because the stand-in for a measurement, which tests star
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,23 +17,23 @@ ANCHOR_S = 1e-3
 
 
 def line(
-    points: Sequence[tuple[Mapping[str, Any], float | str]],
-    case: str = "m16",
-    rung: int = 0,
-    batch: int = 0,
-    rounds: int = 8,
-    noise: float = 0.002,
-    drift: float = 0.005,
-    plain: Mapping[str, float] | None = None,
-    sweep: str = "f3a9",
-    regime: str = "spaced",
-    **more: Any,
-) -> dict[str, Any]:
+    points,
+    case="m16",
+    rung=0,
+    batch=0,
+    rounds=8,
+    noise=0.002,
+    drift=0.005,
+    plain=None,
+    sweep="f3a9",
+    regime="spaced",
+    **more,
+):
     """points: (knobs, true ratio to the anchor, or the status it failed with).  plain: ratios of plain backends."""
     random = np.random.default_rng(zlib.crc32(f"{case}/{rung}/{batch}/{sweep}".encode()))
     level = ANCHOR_S * (1 + drift * random.standard_normal(rounds))
 
-    def timed(ratio: float) -> dict[str, Any]:
+    def timed(ratio):
         return ok((level * ratio * (1 + noise * random.standard_normal(rounds))).clip(1e-6).tolist())
 
     arms = {"head/triton": timed(1.0)}

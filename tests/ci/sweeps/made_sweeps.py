@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmarks.points import Knobs
 from ci.sweeps import measured
 from ci.sweeps.catalogue import BackendOffer, Catalogue, KnobFact, TablePlace
-from ci.sweeps.measured import Measured
 from tests.ci.made_trials import declaration, tree, write
 from tests.ci.sweeps.made_lines import line
 
@@ -20,16 +16,16 @@ from tests.ci.sweeps.made_lines import line
 KNOBS = {"block_m": 64, "num_warps": 4, "flatten": True, "variant": "split", "scale": 1.0, "swizzle": None}
 
 
-def facts(knobs: dict[str, Any]) -> dict[str, KnobFact]:
+def facts(knobs):
     return {name: KnobFact(name, value, type(value).__name__) for name, value in knobs.items()}
 
 
-def offer(case: str = "m16", backend: str = "triton", **more: Any) -> BackendOffer:
+def offer(case="m16", backend="triton", **more):
     given = {"config": {"block_m": 16}, "knobs": facts(KNOBS), "defaults": KNOBS, **more}
     return BackendOffer("gemm", case, backend, **given)
 
 
-def catalogue(offers: Sequence[BackendOffer] = (), arch: str = "sm_90") -> Catalogue:
+def catalogue(offers=(), arch="sm_90"):
     blas = offer(backend="blas", baseline=True, config={}, knobs={}, defaults={})
     return Catalogue("gemm", arch, 132, tuple(offers) or (offer(), blas))
 
@@ -56,9 +52,7 @@ stages = 2
 """
 
 
-def case(
-    name: str = "m16_fp16", entry: Knobs | None = None, file: Path = Path("tuned.toml"), **more: Any
-) -> BackendOffer:
+def case(name="m16_fp16", entry=None, file=Path("tuned.toml"), **more):
     """A case whose key is its name without the dtype."""
     place = TablePlace(file, ("sm_90",), name.partition("_")[0])
     candidates = tuple({**DEFAULTS, **knobs} for knobs in (RULE, FAST, SLOW, OTHER))
@@ -66,21 +60,18 @@ def case(
     return BackendOffer("gemm", name, "triton", place=place, candidates=candidates, **table, **more)
 
 
-Ratios = Sequence[tuple[Knobs, float | str]]
-
-
-def sweep(folder: Path, ratios: Mapping[str, Ratios], trials: int = 3, entry: Knobs | None = None) -> Measured:
+def sweep(folder, ratios, trials=3, entry=None):
     """A sweep whose anchor is the present choice: by case, knobs and their true ratios to it."""
     return measured.read([sweep_file(folder, ratios, trials, entry)])
 
 
-def sweep_file(folder: Path, ratios: Mapping[str, Ratios], trials: int = 3, entry: Knobs | None = None) -> Path:
+def sweep_file(folder, ratios, trials=3, entry=None):
     """The trial file of such a sweep."""
     lines = [_line(name, own, rung, entry or RULE) for name, own in ratios.items() for rung in range(trials)]
     return write(folder / "sweep.jsonl", *lines)
 
 
-def _line(name: str, own: Ratios, rung: int, chosen: Knobs) -> dict[str, Any]:
+def _line(name, own, rung, chosen):
     made = line(
         [(dict(knobs), ratio) for knobs, ratio in own], case=name, rung=rung, rounds=40, drift=0.003, trees=trees(name)
     )
@@ -92,7 +83,7 @@ def _line(name: str, own: Ratios, rung: int, chosen: Knobs) -> dict[str, Any]:
     return json.loads(json.dumps(made))
 
 
-def trees(*names: str, **more: Any) -> dict[str, Any]:
+def trees(*names, **more):
     """A checkout that declares these cases."""
     declared = declaration("gemm", cases=names)
     return {"head": tree(declared=declared, **more)}

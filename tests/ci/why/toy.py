@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests import kit
 from tests.ci.isa.documents import change
 
@@ -96,12 +94,12 @@ COPY = {
 """An extra copy, which is slow here, in one of two files that change; without its function its call does not run."""
 
 
-def repository(folder: Path) -> Path:
+def repository(folder):
     """The first commit, on branch main."""
     return kit.repository(folder, **FILES)
 
 
-def changed(folder: Path, edits: dict[str, list[tuple[str, str]]]) -> None:
+def changed(folder, edits):
     """Edit files; every edit must apply."""
     for name, pairs in edits.items():
         change(folder / name, *pairs)
