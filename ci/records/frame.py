@@ -7,7 +7,6 @@ The rows of a record are parsed once and kept as Parquet (:mod:`ci.records.cache
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -173,7 +172,6 @@ def _rows(pooled: PooledTrials, trials: Sequence[Trial]) -> pa.Table:
     cases = [d.cases.get(name, DeclaredCase(name)) for d, (_, _, name) in zip(declarations, keys, strict=True)]
     times = [times_of(cell) or UNTIMED for cell in cells]
     paired = [one.paired or UNPAIRED for one in times]
-    shapes = {id(case): json.dumps(dict(case.shape)) if case.shape else "" for case in cases}
     of_operator = {name: [trial for trial in trials if trial.operator == name] for name in pooled.declarations}
     devices = {name: devices_text(devices_at_work(those)) for name, those in of_operator.items()}
     columns: dict[str, Column] = {
@@ -185,7 +183,7 @@ def _rows(pooled: PooledTrials, trials: Sequence[Trial]) -> pa.Table:
         "case": [key[2] for key in keys],
         "baseline": [key[1] in d.baselines for d, key in zip(declarations, keys, strict=True)],
         **{name: [getattr(case, name) for case in cases] for name in ("tier", "dtype", "world")},
-        "shape": [shapes[id(case)] for case in cases],
+        "shape": [case.shape_json for case in cases],
         **{field: [getattr(case.cost, field) for case in cases] for field, _ in EXACT.values()},
         **{name: [getattr(one, name) for one in times] for name in ("seconds", "samples", "trials")},
         **{f"seconds_{end}": [getattr(one, end) for one in times] for end in ("low", "high")},

@@ -165,6 +165,11 @@ class DeclaredCase:
     definition: str | None = None
     shape: Mapping[str, str | float] = dataclasses.field(default_factory=dict)
 
+    @functools.cached_property
+    def shape_json(self) -> str:
+        """The shape as a JSON object, "" where it is not known."""
+        return json.dumps(dict(self.shape)) if self.shape else ""
+
 
 def _shape(case: Json) -> dict[str, str | float]:
     return {key: one for key, one in case.items() if key not in _NOT_SHAPE and isinstance(one, (str, int, float))}

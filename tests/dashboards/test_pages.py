@@ -231,3 +231,13 @@ def test_a_sweep_that_was_recorded_in_two_goes_is_shown_whole(tmp_path):
     (shown,) = (pieces for path, pieces in pages.items() if path.startswith("sweep/"))
     assert {row[0] for one in found(shown, "table") for row in one["rows"]} >= {"m16", "m64"}
     assert torn.name in texts(pages["studies"])
+
+
+def test_of_two_recorded_sweeps_of_an_operator_the_newest_is_shown(tmp_path):
+    results = tmp_path / "results"
+    for commit, day in (("f" * 40, 1), ("b" * 40, 2)):
+        line = made_trials.changed(made_lines.line([({"num_warps": 8}, 0.9)]), "trees head commit", commit)
+        line |= {"id": f"{day:016}", "started_at": f"2026-11-0{day}T09:00:00+00:00"}
+        store.record([made_trials.write(tmp_path / "t.jsonl", line)], results)
+    ((_, shown),) = studies.recorded_sweeps(results)[0].items()
+    assert (shown.commit, shown.date) == ("b" * 8, "2026-11-02")
