@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from .waves import LANES
 
 
 class Code:
@@ -81,6 +83,40 @@ class Code:
             lane = self.b.cttz(now, self.ir.Constant(self.i1, 1))
             self.b.store(self.b.and_(now, self.b.sub(now, self.const(1))), left)
             yield lane
+
+    # All lanes at once.
+
+    def vector(self, base: Any) -> Any:
+        """Numbers of 64 bits of all lanes."""
+        return self.b.load(base, typ=self.ir.VectorType(self.i64, LANES), align=8)
+
+    def constants(self, values: Iterable[int]) -> Any:
+        """A number of 64 bits for each lane."""
+        return self.ir.Constant(self.ir.VectorType(self.i64, LANES), list(values))
+
+    def splat(self, value: Any, kind: Any = None) -> Any:
+        """The same number for every lane."""
+        many = self.ir.VectorType(kind or self.i64, LANES)
+        first = self.b.insert_element(self.ir.Constant(many, self.ir.Undefined), value, self.ir.Constant(self.i32, 0))
+        places = self.ir.Constant(self.ir.VectorType(self.i32, LANES), [0] * LANES)
+        return self.b.shuffle_vector(first, self.ir.Constant(many, self.ir.Undefined), places)
+
+    def flags(self, mask: Any) -> Any:
+        """The bits of a mask, a flag for each lane."""
+        return self.b.bitcast(mask, self.ir.VectorType(self.i1, LANES))
+
+    def mask(self, flags: Any) -> Any:
+        """The other way."""
+        return self.b.bitcast(flags, self.i64)
+
+    def reduced(self, what: str, vector: Any) -> Any:
+        """One number of all lanes': "smin", "smax" or "or"."""
+        kind = vector.type
+        name = f"llvm.vector.reduce.{what}.v{kind.count}i{kind.element.width}"
+        known = self.b.module.globals.get(name)
+        return self.b.call(
+            known or self.ir.Function(self.b.module, self.ir.FunctionType(kind.element, [kind]), name), [vector]
+        )
 
     def element(self, base: Any, index: Any, kind: Any = None) -> Any:
         return self.b.gep(base, [index], source_etype=kind or self.i64)

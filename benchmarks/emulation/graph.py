@@ -54,6 +54,11 @@ BY_LANE = ("v", "lanes", "staged", "lane_bit", "across")
 OF_THE_WAVE = ("loaded", *("mask", "extract"))
 
 
+def _holds(node: Node) -> bool:
+    """Whether a flag is known to be set in every lane."""
+    return node.what == "lanes" and all(node.data[1])
+
+
 class Graph:
     """Nodes, each once."""
 
@@ -69,6 +74,10 @@ class Graph:
             return args[1] if args[0].data else args[2]
         if what == "bitwise_and" and any(one.what == "invert" and one.args[0] in args for one in args):
             return self.constant(0, dtype)
+        if what == "bitwise_and" and dtype == BOOL and len(some := [one for one in args if not _holds(one)]) == 1:
+            return some[0]
+        if what == "mask" and (bits := self._mask_of(args[0])):
+            return bits
         key = (what, tuple(arg.number for arg in args), np.dtype(dtype).str, data)
         if key not in self._known:
             by_lane = what in BY_LANE or what not in OF_THE_WAVE and any(arg.by_lane for arg in args)
@@ -79,6 +88,14 @@ class Graph:
                 level += 1
             self._known[key] = Node(what, tuple(args), np.dtype(dtype), data, by_lane, level, len(self._known))
         return self._known[key]
+
+    def _mask_of(self, flag: Node) -> Node | None:
+        """Bits of a flag that others make, of their bits."""
+        if flag.what == "lane_bit":
+            return flag.args[0]
+        if flag.what in ("bitwise_and", "bitwise_or", "invert") and all(one.by_lane for one in flag.args):
+            return self.node(flag.what, [self.node("mask", (one,), U64) for one in flag.args], U64)
+        return None
 
     def nodes(self) -> Iterable[Node]:
         """All of them."""
@@ -359,10 +376,10 @@ class Symbols(NDArrayOperatorsMixin):
         kept = (table.dtype.str, np.ascontiguousarray(table).tobytes())
         return self.astype(np.int64)._each(lambda node: self.graph.node("table", (node,), table.dtype, kept))
 
-    def fused(self, a: Any, b: Any) -> Symbols:
-        """a * b + this with one rounding."""
+    def fused(self, a: Any, b: Any, c: Any) -> Symbols:
+        """a * b + c with one rounding."""
         graph, kind = self.graph, self.dtype
-        return broadcast(lambda *nodes: graph.node("fma", nodes, kind), *(lifted(graph, one) for one in (a, b, self)))
+        return broadcast(lambda *nodes: graph.node("fma", nodes, kind), *(lifted(graph, one) for one in (a, b, c)))
 
     def refuse(self) -> None:
         """The executor does the instruction where this holds."""
@@ -612,10 +629,10 @@ def _frexp(value: Symbols) -> tuple[Symbols, Symbols]:
 
 def _ldexp(value: Symbols, power: Symbols) -> Symbols:
     """Steps that round once: only the last one can give a denormal."""
-    if value.dtype == np.float16 or value.dtype == np.float32:
-        kind = value.dtype
-        wide = _ldexp(value.astype(np.float64), power)
-        return wide.astype(kind)
+    if value.itemsize < 8:  # in fp64 a step that does not round: fp32 spans 2^-149 to 2^128
+        n = np.clip(power.astype(np.int32), np.int32(-400), np.int32(400))
+        scale = ((n + np.int32(1023)).astype(np.uint64) << np.uint64(52)).view(np.float64)
+        return (value.astype(np.float64) * scale).astype(value.dtype)
     n = np.clip(power.astype(np.int64), np.int64(-3000), np.int64(3000))
     for _ in range(2):
         up, down = n > 1023, n < -1022

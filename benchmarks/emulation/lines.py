@@ -57,6 +57,16 @@ def ordered(roots: Iterable[Node]) -> list[Node]:
     return [found[number] for number in sorted(found)]
 
 
+MOST_TESTS = 4
+"""Of which a choice is made one after the other."""
+
+
+def _tests(node: Node) -> int:
+    """How many flags a flag is made of."""
+    made = node.dtype == BOOL and node.what in ("bitwise_and", "logical_and", "bitwise_or", "logical_or", "invert")
+    return sum(map(_tests, node.args)) if made else 1
+
+
 class Body:
     """Text of one function.  values: node and whether it is wanted by lane -> name."""
 
@@ -144,6 +154,25 @@ class Body:
         by_lane = node.by_lane
         name = Lower(self, node).line()
         (self._lane if by_lane else self._uniform)[node.number] = name
+
+    def lane_bits(self, mask: str) -> str:
+        """Bits of a mask, for each lane of the chunk."""
+        part = self.put(f"trunc i64 {self.put(f'lshr i64 {mask}, {self.chunk_start}')} to i{CHUNK}")
+        return self.put(f"bitcast i{CHUNK} {part} to <{CHUNK} x i1>")
+
+    def chosen(self, test: Node, kind: str, yes: str, no: str) -> str:
+        """yes or no, by a flag of each lane.
+
+        Flags that two tests give are not combined: vectors of flags would be packed for it, and unpacked to choose.
+        """
+        parts = test.args if test.by_lane and test.dtype == BOOL and _tests(test) <= MOST_TESTS else ()
+        if parts and test.what in ("bitwise_and", "logical_and"):
+            return self.chosen(parts[0], kind, self.chosen(parts[1], kind, yes, no), no)
+        if parts and test.what in ("bitwise_or", "logical_or"):
+            return self.chosen(parts[0], kind, yes, self.chosen(parts[1], kind, yes, no))
+        if parts and test.what in ("invert", "logical_not"):
+            return self.chosen(parts[0], kind, no, yes)
+        return self.put(f"select <{CHUNK} x i1> {self.value(test, True)}, {kind} {yes}, {kind} {no}")
 
     def slot(self, node: Node) -> str:
         """Where the first argument of a node that needs all lanes is put."""
@@ -283,10 +312,7 @@ class Lower:
     # Between lanes.
 
     def do_lane_bit(self) -> str:
-        body, mask = self.body, self.node.args[0]
-        moved = body.put(f"lshr i64 {body.value(mask, False)}, {body.chunk_start}")
-        part = body.put(f"trunc i64 {moved} to i{CHUNK}")
-        return body.put(f"bitcast i{CHUNK} {part} to {self.kind}")
+        return self.body.lane_bits(self.body.value(self.node.args[0], False))
 
     def do_mask(self) -> str:
         return self.body.put(f"load i64, ptr {self.body.slot(self.node)}, align 8")
@@ -384,6 +410,8 @@ class Lower:
 
     def do_where(self) -> str:
         kind = self.kind
+        if self.by_lane and self.node.args[0].by_lane and self.node.dtype != BOOL:
+            return self.body.chosen(self.node.args[0], kind, self.arg(1), self.arg(2))
         return self.body.put(f"select {self.arg_type(0)} {self.arg(0)}, {kind} {self.arg(1)}, {kind} {self.arg(2)}")
 
     def do_bits(self) -> str:

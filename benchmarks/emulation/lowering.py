@@ -55,6 +55,7 @@ class _Function(Body):
         self.bases: dict[int, str] = {}
         self.pointers: dict[int, str] = {}
         self.chunk_start = self.offset32 = ""
+        self.masks: dict[int, Node] = {}
         self.loops = 0
 
     def text(self) -> str:
@@ -75,6 +76,7 @@ class _Function(Body):
             self.bases[parameter] = self.register(parameter, True)
         self.do("%context = load ptr, ptr " + self.at("%st", CONTEXT))
         self.datas = {access.number: self._data(access) for access in self.accesses}
+        masks = {node.args[0].number: node for node in nodes if node.what == "mask"}
         for level in range(last + 1):
             if level == 1:
                 for load in self.scalar_loads:
@@ -92,6 +94,7 @@ class _Function(Body):
             given = [access for access in self.accesses if access.level == level]
             written = effects.v if level == last else []
             if meeting or written or given:
+                self.masks = {number: node for number, node in masks.items() if node.level <= level}
                 self._loop(meeting, given, written)
         for parameter, node in effects.s:
             self._write_scalar(parameter, node)
@@ -153,11 +156,16 @@ class _Function(Body):
             if node.number in found or not node.by_lane:
                 continue
             found[node.number] = node
+            if node.number in self.masks:
+                continue
             stack += (
                 node.args[1:] if node.what == "across" else () if node.what in ("lane_bit", "staged") else node.args
             )
         for number in sorted(found):
-            self.compute(found[number])
+            if number in self.masks:  # of an earlier loop
+                self._lane[number] = self.lane_bits(self.value(self.masks[number], False))
+            else:
+                self.compute(found[number])
 
     def _put_slot(self, slot: str, node: Node) -> None:
         source = node.args[0]
@@ -180,7 +188,7 @@ class _Function(Body):
         if not (mask.what == "constant" and mask.data):
             # volatile, or this becomes a masked store, which takes many times as long on some CPUs
             before = self.put(f"load volatile {kind}, ptr {place}, align 64")
-            new = self.put(f"select <{CHUNK} x i1> {self.value(mask, True)}, {kind} {new}, {kind} {before}")
+            new = self.chosen(mask, kind, new, before)
         self.do(f"store {kind} {new}, ptr {place}, align 64")
 
     def _write_scalar(self, parameter: int, node: Node) -> None:

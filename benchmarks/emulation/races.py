@@ -107,7 +107,7 @@ def _order(made: Any, what: str, size: int, shift: int) -> Any:
         places = c.ir.Constant(c.ir.VectorType(c.i32, count), [0] * count)
         return c.b.shuffle_vector(first, c.ir.Constant(many, c.ir.Undefined), places)
 
-    every, mine, by_wave = spread(note), spread(me), c.ir.Constant(many, [56] * count)
+    every, mine, by_wave = spread(note), spread(c.b.shl(me, c.const(56))), c.ir.Constant(many, [56] * count)
     complete = [c.var(0) for _ in notes]
     with c.lanes(mask) as lane:
         address = c.get(c.element(addresses, lane))
@@ -130,8 +130,10 @@ def _order(made: Any, what: str, size: int, shift: int) -> Any:
             with otherwise:
                 if what == "load":
                     before = c.b.load(loads, typ=many, align=8)
-                    another = c.b.icmp_unsigned("!=", c.b.lshr(before, by_wave), mine)
-                    c.b.store(c.b.select(another, before, c.b.load(others, typ=many, align=8)), others, align=8)
+                    unlike = c.b.lshr(c.b.xor(before, mine), by_wave)
+                    with c.b.if_then(c.b.icmp_unsigned("!=", c.b.call(any_bit, [unlike]), c.const(0))):
+                        another = c.b.icmp_unsigned("!=", unlike, c.ir.Constant(many, [0] * count))
+                        c.b.store(c.b.select(another, before, c.b.load(others, typ=many, align=8)), others, align=8)
                 c.b.store(every, stores if what == "store" else loads, align=8)
     c.b.ret(c.get(left))
     return c.function

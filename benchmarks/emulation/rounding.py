@@ -21,8 +21,8 @@ def fused(a: Any, b: Any, c: Any) -> Any:
     """a * b + c with one rounding: of fp32 exact in fp64 up to the sum, whose error is kept in its last bit."""
     if c.dtype == np.float16:  # exact in fp64
         return (a.astype(np.float64) * b + c).astype(np.float16)
-    if not isinstance(c, np.ndarray):  # of a wave that is traced (graph.py)
-        return c.fused(a, b)
+    if traced := [one for one in (a, b, c) if not isinstance(one, np.ndarray)]:  # of a wave (graph.py)
+        return traced[0].fused(a, b, c)
     if c.dtype == np.float64:
         return _fma()(a, b, c)
     product, other = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
@@ -42,6 +42,12 @@ def _exponent(value: Any) -> Any:
     return bits >> layout.nmant & (1 << layout.nexp) - 1
 
 
+def _below(size: Any, limit: Any) -> Any:
+    """Whether a number without a sign is above 0 and below a limit: by its bits, in one comparison."""
+    one = np.dtype(f"u{size.itemsize}").type(1)
+    return size.view(one.dtype) - one < np.asarray(limit).view(one.dtype)[()] - one
+
+
 def division_scale(given: Any, denominator: Any, numerator: Any) -> tuple[Any, Any]:
     """V_DIV_SCALE: the operand, scaled so that the steps stay normal, and which lanes FMAS scales back."""
     dtype = given.dtype
@@ -49,15 +55,16 @@ def division_scale(given: Any, denominator: Any, numerator: Any) -> tuple[Any, A
     least = np.finfo(dtype).tiny
     up, down = (given * dtype.type(2.0**power) for power in (places, -places))
     ratio = np.abs(numerator / denominator)
-    small = (ratio < least) & (ratio > 0)
+    small = _below(ratio, least)
     denominator_up = np.where(given == denominator, up, given)
     inverse: list[Any] = []
     if dtype == np.float64:  # of no fp32 is 1 / x too small for fp64
         reciprocal = np.abs(1 / denominator)
-        tested = (reciprocal < least) & (reciprocal > 0)
+        tested = _below(reciprocal, least)
         inverse = [(tested & small, denominator_up, True), (tested, down, False)]
     tests, scaled, flags = zip(
-        ((numerator == 0) | (denominator == 0), dtype.type(np.nan), False),
+        (numerator == 0, dtype.type(np.nan), False),
+        (denominator == 0, dtype.type(np.nan), False),
         (_exponent(numerator) - _exponent(denominator) >= far, denominator_up, True),
         (np.abs(denominator) < least, up, False),
         *inverse,
@@ -65,7 +72,7 @@ def division_scale(given: Any, denominator: Any, numerator: Any) -> tuple[Any, A
         (_exponent(numerator) <= tiny, up, False),
         strict=True,
     )
-    return np.select(tests, scaled, given), np.select(tests, flags, False)
+    return np.select(tests, scaled, given), np.select(tests, list(map(np.uint32, flags)), np.uint32(0)) != 0
 
 
 def division_fixup(quotient: Any, denominator: Any, numerator: Any) -> Any:

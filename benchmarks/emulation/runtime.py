@@ -85,12 +85,12 @@ def module() -> str:
     made = ir.Module()
     functions: dict[str, Any] = {}
     functions["even"] = _even(made)
-    _reach(made, functions["even"])
+    functions["span"] = _span(made)
+    _reach(made, functions["span"])
     _reach_scalar(made)
     functions["insert"] = _insert(made)
     functions["mark"] = _mark(made)
     functions["count"] = _count_memory(made, functions)
-    functions["count_local"] = _count_local(made, functions["even"])
     functions["race"] = race(made)
     for size in SIZES:
         for what in ("load", "store"):
@@ -106,39 +106,44 @@ def _even(made: Any) -> Any:
     c = Code(made, "even", "b", "pii")
     addresses, mask, size = c.args
     c.returned_if(c.b.icmp_signed("!=", mask, c.const(-1)), c.ir.Constant(c.i1, 0))
-    first, apart, at = c.get(addresses), c.var(0), c.var(0)
-    c.b.store(first, at)
-    with c.repeat(LANES) as lane:
-        wrong = c.b.xor(c.get(c.element(addresses, lane)), c.get(at))
-        c.b.store(c.b.or_(c.get(apart), wrong), apart)
-        c.bump(at, size)
-    c.b.ret(c.b.icmp_unsigned("==", c.get(apart), c.const(0)))
+    steps = c.b.mul(c.splat(size), c.constants(range(LANES)))
+    expected = c.b.add(c.splat(c.get(addresses)), steps)
+    c.b.ret(c.b.icmp_unsigned("==", c.mask(c.b.icmp_unsigned("==", c.vector(addresses), expected)), c.const(-1)))
     return c.function
 
 
-def _reach(made: Any, even: Any) -> None:
+def _span(made: Any) -> Any:
+    """Put the least and the greatest address of lanes, as signed numbers."""
+    c = Code(made, "span", "v", "pip")
+    addresses, mask, into = c.args
+    every = c.vector(addresses)
+    with c.b.if_else(c.b.icmp_signed("==", mask, c.const(-1))) as (then, otherwise):
+        with then:
+            c.put(into, 0, c.reduced("smin", every))
+            c.put(into, 8, c.reduced("smax", every))
+        with otherwise:
+            flags = c.flags(mask)
+            for place, what, beyond in ((0, "smin", (1 << 63) - 1), (8, "smax", -1 << 63)):
+                c.put(into, place, c.reduced(what, c.b.select(flags, every, c.splat(c.const(beyond)))))
+    c.b.ret_void()
+    return c.function
+
+
+def _reach(made: Any, span: Any) -> None:
     for local in (False, True):
-        c = Code(made, f"reach_{'local' if local else 'memory'}", "b", "ppppi"[:3] + "ii")
+        c = Code(made, f"reach_{'local' if local else 'memory'}", "b", "pppii")
         context, record, addresses, mask, size = c.args
         yes, no = c.ir.Constant(c.i1, 1), c.ir.Constant(c.i1, 0)
         c.returned_if(c.b.icmp_unsigned("==", mask, c.const(0)), yes)
-        least, most = c.var(-1), c.var(0)
-        with c.b.if_else(c.b.call(even, [addresses, mask, size])) as (then, otherwise):
-            with then:
-                c.b.store(c.get(addresses), least)
-                c.b.store(c.get(c.element(addresses, c.const(LANES - 1))), most)
-            with otherwise, c.lanes(mask) as lane:
-                address = c.get(c.element(addresses, lane))
-                for place, sign in ((least, "<"), (most, ">")):
-                    now = c.get(place)
-                    c.b.store(c.b.select(c.b.icmp_unsigned(sign, address, now), address, now), place)
-        low, high = c.get(least), c.get(most)
+        with c.b.goto_entry_block():
+            both = c.b.alloca(c.i64, 2)
+        c.b.call(span, [addresses, mask, both])
+        low, high = c.field(both, 0), c.field(both, 8)
 
         def fits(start: Any, length: Any, low=low, high=high, size=size, c=c) -> Any:
-            within = c.b.icmp_unsigned("<=", c.b.sub(high, start), c.b.sub(length, size))
-            return c.b.and_(
-                c.b.and_(c.b.icmp_unsigned(">=", low, start), c.b.icmp_unsigned(">=", length, size)), within
-            )
+            """Signed: no buffer lies in the upper half of addresses."""
+            within = c.b.icmp_signed("<=", high, c.b.sub(c.b.add(start, length), size))
+            return c.b.and_(c.b.icmp_signed(">=", low, start), within)
 
         if local:
             c.b.ret(fits(c.const(0), c.field(context, LDS_BYTES)))
@@ -229,43 +234,40 @@ def _count_memory(made: Any, functions: dict[str, Any]) -> Any:
         c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), length)
         c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), many)
         c.b.ret_void()
-    # whether they ascend, so that equal ones are neighbours
-    ascends, before = c.var(1), c.var(0)
-    with c.lanes(mask) as lane:
-        address = c.get(c.element(addresses, lane))
-        fine = c.b.zext(c.b.icmp_unsigned(">=", address, c.get(before)), c.i64)
-        c.b.store(c.b.and_(c.get(ascends), fine), ascends)
-        c.b.store(address, before)
+    with c.b.goto_entry_block():
+        dense = c.b.inttoptr(c.b.ptrtoint(c.b.alloca(c.i64, LANES), c.i64), c.pointer)
+    every = _without_gaps(c, addresses, mask, dense)
+    before = _shifted(c, every)
+    ascends = c.b.icmp_unsigned("==", c.mask(c.b.icmp_signed("<", every, before)), c.const(0))
+    with c.b.if_then(ascends):  # equal ones are neighbours
+        fresh = c.b.or_(c.mask(c.b.icmp_unsigned("!=", every, before)), c.const(1))
+        first, last = (
+            c.b.trunc(c.b.sub(c.b.lshr(one, c.splat(c.const(6))), c.splat(first_line)), c.ir.VectorType(c.i32, LANES))
+            for one in (every, c.b.add(every, c.splat(c.b.sub(size, c.const(1)))))
+        )
+        before = _shifted(c, last)
+        begun = c.b.or_(c.mask(c.b.icmp_signed(">", first, before)), c.const(1))
+        entered = c.b.or_(c.mask(c.b.icmp_signed(">", last, before)), c.const(1))
+        entered = c.b.and_(entered, c.mask(c.b.icmp_signed(">", last, first)))
+        for lanes, beyond in ((begun, c.const(0)), (entered, c.b.sub(size, c.const(1)))):
+            with c.lanes(lanes) as lane:
+                line = c.b.lshr(c.b.add(c.get(c.element(dense, lane)), beyond), c.const(6))
+                c.b.call(functions["mark"], [bits, c.b.sub(line, first_line)])
+        c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), c.b.mul(size, c.b.ctpop(fresh)))
+        c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), c.b.add(c.b.ctpop(begun), c.b.ctpop(entered)))
+        c.b.ret_void()
     touched, requests, last_address, last_line = c.var(0), c.var(0), c.var(-1), c.var(-1)
-    sorted_ = c.b.icmp_unsigned("==", c.get(ascends), c.const(1))
 
     def line_of(line: Any) -> None:
-        another = c.b.icmp_unsigned("!=", line, c.get(last_line))
-        with c.b.if_then(another), c.b.if_else(sorted_) as (then, otherwise):
-            with then:
-                # of lines that ascend, one may come again behind the second line of an access
-                later = c.b.or_(
-                    c.b.icmp_unsigned(">", line, c.get(last_line)),
-                    c.b.icmp_unsigned("==", c.get(last_line), c.const(-1)),
-                )
-                with c.b.if_then(later):
-                    c.bump(requests)
-                    c.b.call(functions["mark"], [bits, c.b.sub(line, first_line)])
-                    c.b.store(line, last_line)
-            with otherwise:
-                fresh = c.b.call(functions["insert"], [lines_table, line, stamp])
-                c.bump(requests, fresh)
-                c.b.call(functions["mark"], [bits, c.b.sub(line, first_line)])
-                c.b.store(line, last_line)
+        with c.b.if_then(c.b.icmp_unsigned("!=", line, c.get(last_line))):
+            c.bump(requests, c.b.call(functions["insert"], [lines_table, line, stamp]))
+            c.b.call(functions["mark"], [bits, c.b.sub(line, first_line)])
+            c.b.store(line, last_line)
 
     with c.lanes(mask) as lane:
         address = c.get(c.element(addresses, lane))
         with c.b.if_then(c.b.icmp_unsigned("!=", address, c.get(last_address))):
-            with c.b.if_else(sorted_) as (then, otherwise):
-                with then:
-                    c.bump(touched)
-                with otherwise:
-                    c.bump(touched, c.b.call(functions["insert"], [table, address, stamp]))
+            c.bump(touched, c.b.call(functions["insert"], [table, address, stamp]))
             c.b.store(address, last_address)
             line_of(c.b.lshr(address, c.const(6)))
             line_of(c.b.lshr(c.b.add(address, c.b.sub(size, c.const(1))), c.const(6)))
@@ -275,57 +277,80 @@ def _count_memory(made: Any, functions: dict[str, Any]) -> Any:
     return c.function
 
 
-def _count_local(made: Any, even: Any) -> Any:
+def _without_gaps(c: Code, addresses: Any, mask: Any, dense: Any) -> Any:
+    """Addresses of the lanes of a mask one after the other, and the last of them again for what is left: in `dense`."""
+    every = c.b.icmp_signed("==", mask, c.const(-1))
+    with c.b.if_else(every) as (then, otherwise):
+        with then:
+            c.b.store(c.vector(addresses), dense, align=8)
+        with otherwise:
+            number, address = c.var(0), c.var(0)
+            with c.lanes(mask) as lane:
+                c.b.store(c.get(c.element(addresses, lane)), address)
+                c.b.store(c.get(address), c.element(dense, c.get(number)))
+                c.bump(number)
+            there = c.b.icmp_unsigned("<", c.constants(range(LANES)), c.splat(c.get(number)))
+            c.b.store(c.b.select(there, c.vector(dense), c.splat(c.get(address))), dense, align=8)
+    return c.vector(dense)
+
+
+def _shifted(c: Code, vector: Any) -> Any:
+    """Each lane has what the one before it had, and the first its own."""
+    places = c.ir.Constant(c.ir.VectorType(c.i32, LANES), [0, *range(LANES - 1)])
+    return c.b.shuffle_vector(vector, vector, places)
+
+
+def _count_local(made: Any, even: Any, size: int, reads: bool) -> Any:
     """Observer.local, counts.lds_cycles."""
     from llvmlite import ir
 
-    c = Code(made, "count_local", "v", "pppiii")
-    context, record, addresses, mask, size, reads = c.args
-    order = ir.GlobalVariable(made, ir.ArrayType(c.i64, 2 * LANES), "order")
-    order.linkage, order.global_constant = "private", True
-    order.initializer = ir.Constant(ir.ArrayType(c.i64, 2 * LANES), [*range(LANES), *_READ_16.tolist()])
+    c = Code(made, f"count_local_{size}_{int(reads)}", "v", "pppi")
+    context, record, addresses, mask = c.args
+    turned, words = reads and size == 16, max(1, size // BANK_BYTES)
+    order = _READ_16.tolist() if turned else [*range(LANES)]
+    together = BANKS // (words if words != 3 else 4)
+    groups = [order[start : start + together] for start in range(0, LANES, together)]
     counters = c.field(context, COUNTERS, c.pointer)
-    c.add(counters, _counter("bytes", "lds"), c.b.mul(size, c.b.ctpop(mask)))
-    seen = c.field(context, SEEN, c.pointer)
-    turned = c.b.and_(c.b.icmp_unsigned("==", size, c.const(16)), c.b.icmp_unsigned("!=", reads, c.const(0)))
-    lanes_in_order = c.element(order, c.b.select(turned, c.const(LANES), c.const(0)))
-    all_bits = c.var(0)
-    with c.lanes(mask) as lane:
-        c.b.store(c.b.or_(c.get(all_bits), c.get(c.element(addresses, lane))), all_bits)
-    words = c.b.lshr(c.b.add(size, c.const(3)), c.const(2))
-    three = c.b.icmp_unsigned("==", words, c.const(3))
-    together = c.b.udiv(c.const(BANKS), c.b.select(three, c.const(4), words))
-    wide = c.b.or_(c.b.icmp_unsigned("==", size, c.const(8)), c.b.icmp_unsigned("==", size, c.const(16)))
-    whole = c.b.icmp_unsigned("==", c.b.and_(c.get(all_bits), c.b.sub(size, c.const(1))), c.const(0))
-    grouped = c.b.and_(wide, whole)
-    unit = c.b.select(grouped, size, c.const(BANK_BYTES))
+    c.add(counters, _counter("bytes", "lds"), c.b.mul(c.const(size), c.b.ctpop(mask)))
+    passes = c.const(0)
+    for lanes in groups:
+        some = c.b.icmp_unsigned("!=", c.b.and_(mask, c.const(sum(1 << lane for lane in lanes))), c.const(0))
+        passes = c.b.add(passes, c.b.zext(some, c.i64))
+    near = _near(c, addresses, mask, groups, size)
+    if turned:
+        aligned = c.b.icmp_unsigned("==", c.b.and_(c.get(addresses), c.const(size - 1)), c.const(0))
+        near = c.b.or_(near, c.b.and_(aligned, c.b.call(even, [addresses, mask, c.const(size)])))
+    c.add(counters, _counter("lds_passes", ""), passes)
+    with c.b.if_then(near):  # no bank has two words in a pass
+        c.add(counters, _counter("lds_cycles", ""), passes)
+        c.b.ret_void()
+    unit, each = c.const(BANK_BYTES), c.const(words)
+    if size in (8, 16):
+        every = c.b.select(c.flags(mask), c.vector(addresses), c.splat(c.const(0)))
+        low = c.b.and_(c.reduced("or", every), c.const(size - 1))
+        grouped = c.b.icmp_unsigned("==", low, c.const(0))
+        unit, each = c.b.select(grouped, c.const(size), unit), c.b.select(grouped, c.const(1), each)
     shift = c.b.cttz(unit, ir.Constant(c.i1, 1))
-    words = c.b.select(grouped, c.const(1), words)
     banks = c.b.lshr(c.const(BANKS * BANK_BYTES), shift)
+    table = ir.GlobalVariable(made, ir.ArrayType(c.i64, LANES), f"order_{size}_{int(reads)}")
+    table.linkage, table.global_constant = "private", True
+    table.initializer = ir.Constant(ir.ArrayType(c.i64, LANES), order)
     with c.b.goto_entry_block():
         filled = c.b.alloca(c.i64, BANKS * 2)
-    aligned = c.b.icmp_unsigned(
-        "==", c.b.and_(c.get(addresses), c.b.sub(c.b.select(three, c.const(4), size), c.const(1))), c.const(0)
-    )
-    with c.b.if_then(c.b.and_(aligned, c.b.call(even, [addresses, mask, size]))):  # each bank once in every pass
-        each = c.b.udiv(c.const(LANES), together)
-        for name in ("lds_passes", "lds_cycles"):
-            c.add(counters, _counter(name, ""), each)
-        c.b.ret_void()
-    passes, cycles = c.var(0), c.var(0)
+    seen, cycles = c.field(context, SEEN, c.pointer), c.var(0)
     with c.repeat(BANKS) as bank:
         c.b.store(c.const(0), c.element(filled, c.b.shl(bank, c.const(1))))
-    with c.repeat(c.b.udiv(c.const(LANES), together)) as group:
+    with c.repeat(len(groups)) as group:
         stamp = c.b.add(c.field(context, STAMP), c.const(1))
         c.put(context, STAMP, stamp)
         fullest = c.var(0)
         c.b.store(c.const(0), fullest)
         with c.repeat(together) as place:
-            lane = c.get(c.element(lanes_in_order, c.b.add(c.b.mul(group, together), place)))
+            lane = c.get(c.element(table, c.b.add(c.b.mul(group, c.const(together)), place)))
             on = c.b.and_(c.b.lshr(mask, lane), c.const(1))
             with c.b.if_then(c.b.icmp_unsigned("!=", on, c.const(0))):
                 first = c.b.lshr(c.get(c.element(addresses, lane)), shift)
-                with c.repeat(words) as word:
+                with c.repeat(each) as word:
                     row = c.b.add(first, word)
                     mark = c.element(seen, row)
                     with c.b.if_then(c.b.icmp_unsigned("!=", c.get(mark), stamp)):
@@ -339,12 +364,28 @@ def _count_local(made: Any, even: Any) -> Any:
                         most = c.get(fullest)
                         c.b.store(c.b.select(c.b.icmp_unsigned(">", now, most), now, most), fullest)
         c.bump(cycles, c.get(fullest))
-        c.bump(passes, c.b.zext(c.b.icmp_unsigned("!=", c.get(fullest), c.const(0)), c.i64))
-    c.add(counters, _counter("lds_passes", ""), c.get(passes))
     c.add(counters, _counter("lds_cycles", ""), c.get(cycles))
-    c.add(record, SECOND, c.b.sub(c.get(cycles), c.get(passes)))
+    c.add(record, SECOND, c.b.sub(c.get(cycles), passes))
     c.b.ret_void()
     return c.function
+
+
+def _near(c: Code, addresses: Any, mask: Any, groups: list[list[int]], size: int) -> Any:
+    """Whether in each pass all lanes reach the same BANKS words that follow each other."""
+    narrow = c.b.trunc(c.vector(addresses), c.ir.VectorType(c.i32, LANES))
+    ends = []
+    for what, beyond in (("smin", (1 << 31) - 1), ("smax", -1 << 31)):
+        every = c.b.select(c.flags(mask), narrow, c.splat(c.ir.Constant(c.i32, beyond), c.i32))
+        kind = c.ir.VectorType(c.i32, len(groups[0]))
+        ends.append([
+            c.b.sext(c.reduced(what, c.b.shuffle_vector(every, every, c.ir.Constant(kind, lanes))), c.i64)
+            for lanes in groups
+        ])  # fmt: skip
+    near = c.ir.Constant(c.i1, 1)
+    for low, high in zip(*ends, strict=True):
+        first, last = (c.b.ashr(one, c.const(2)) for one in (low, c.b.add(high, c.const(size - 1))))
+        near = c.b.and_(near, c.b.icmp_signed("<", c.b.sub(last, first), c.const(BANKS)))
+    return near
 
 
 def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local: bool) -> None:
@@ -353,15 +394,16 @@ def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local:
     context, record, addresses, mask, data, queue = c.args
     with c.b.if_then(c.b.icmp_unsigned("==", mask, c.const(0))):
         c.b.ret_void()
-    given = [context, record, addresses, mask, c.const(size)]
+    given = [context, record, addresses, mask]
     if local:
-        c.b.call(functions["count_local"], [*given, c.const(int(what == "load"))])
+        count = _count_local(c.b.module, functions["even"], size, what == "load")
+        c.b.call(count, given)
         delta = c.field(context, LDS)
         watched = c.b.icmp_unsigned("!=", c.field(context, SHADOW), c.const(0))
         with c.b.if_then(watched):
             watch(c, what, size, functions["race"], delta)
     else:
-        c.b.call(functions["count"], [*given, c.const(8 * WHATS.index(what))])
+        c.b.call(functions["count"], [*given, c.const(size), c.const(8 * WHATS.index(what))])
         delta = c.field(c.field(record, CACHE + 16, c.pointer), DELTA)
     if size == 4:
         with c.b.if_then(c.b.call(functions["even"], [addresses, mask, c.const(size)])):

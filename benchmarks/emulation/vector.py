@@ -204,22 +204,23 @@ def _quiet(value: Any) -> Any:
 
 
 def _signals(value: Any) -> Any:
-    """Which are signalling NaNs."""
-    bits = value.view(f"u{value.itemsize}")
-    return np.isnan(value) & (bits >> np.finfo(value.dtype).nmant - 1 & 1 == 0)
+    """Which are signalling NaNs: beyond infinity, and below the quiet ones."""
+    unsigned = np.dtype(f"u{value.itemsize}").type
+    infinite = np.array(np.inf, value.dtype).view(unsigned)[()]
+    size = value.view(unsigned) & unsigned(np.iinfo(unsigned).max >> 1)
+    return size - (infinite + unsigned(1)) < unsigned((1 << np.finfo(value.dtype).nmant - 1) - 1)
 
 
 def _extreme(wins: Function) -> Function:
     """The smaller or larger; of a NaN and a number the number, but a signalling NaN stays one (the IEEE mode)."""
-    integers = np.minimum if wins is operator.lt else np.maximum
+    integers, zeros = (np.minimum, operator.or_) if wins is operator.lt else (np.maximum, operator.and_)
 
     def function(a: Any, b: Any) -> Any:
         if a.dtype.kind != "f":
             return integers(a, b)
-        value = np.where(wins(a, b), a, b)
-        tie = (a == 0) & (b == 0)
-        if tie.any():
-            value = np.where(tie & wins(np.copysign(1, a), np.copysign(1, b)), a, value)
+        unsigned = f"u{a.itemsize}"
+        equal = zeros(a.view(unsigned), b.view(unsigned)).view(a.dtype)  # the sign of one of two zeros
+        value = np.where(a == b, equal, np.where(wins(a, b), a, b))
         none_a, none_b = np.isnan(a), np.isnan(b)
         if none_a.any() or none_b.any():
             value = np.where(none_a, b, np.where(none_b, a, value))
