@@ -91,6 +91,7 @@ def module() -> str:
     functions["insert"] = _insert(made)
     functions["mark"] = _mark(made)
     functions["count"] = _count_memory(made, functions)
+    functions["cycles"] = _cycles(made)
     functions["race"] = race(made)
     for size in SIZES:
         for what in ("load", "store"):
@@ -300,57 +301,41 @@ def _shifted(c: Code, vector: Any) -> Any:
     return c.b.shuffle_vector(vector, vector, places)
 
 
-def _count_local(made: Any, even: Any, size: int, reads: bool) -> Any:
-    """Observer.local, counts.lds_cycles."""
+def _cycles(made: Any) -> Any:
+    """Cycles of an access to the LDS, pass by pass: of the fullest bank of each."""
     from llvmlite import ir
 
-    c = Code(made, f"count_local_{size}_{int(reads)}", "v", "pppi")
-    context, record, addresses, mask = c.args
-    turned, words = reads and size == 16, max(1, size // BANK_BYTES)
-    order = _READ_16.tolist() if turned else [*range(LANES)]
-    together = BANKS // (words if words != 3 else 4)
-    groups = [order[start : start + together] for start in range(0, LANES, together)]
-    counters = c.field(context, COUNTERS, c.pointer)
-    c.add(counters, _counter("bytes", "lds"), c.b.mul(c.const(size), c.b.ctpop(mask)))
-    passes = c.const(0)
-    for lanes in groups:
-        some = c.b.icmp_unsigned("!=", c.b.and_(mask, c.const(sum(1 << lane for lane in lanes))), c.const(0))
-        passes = c.b.add(passes, c.b.zext(some, c.i64))
-    near = _near(c, addresses, mask, groups, size)
-    if turned:
-        aligned = c.b.icmp_unsigned("==", c.b.and_(c.get(addresses), c.const(size - 1)), c.const(0))
-        near = c.b.or_(near, c.b.and_(aligned, c.b.call(even, [addresses, mask, c.const(size)])))
-    c.add(counters, _counter("lds_passes", ""), passes)
-    with c.b.if_then(near):  # no bank has two words in a pass
-        c.add(counters, _counter("lds_cycles", ""), passes)
-        c.b.ret_void()
-    unit, each = c.const(BANK_BYTES), c.const(words)
-    if size in (8, 16):
-        every = c.b.select(c.flags(mask), c.vector(addresses), c.splat(c.const(0)))
-        low = c.b.and_(c.reduced("or", every), c.const(size - 1))
-        grouped = c.b.icmp_unsigned("==", low, c.const(0))
-        unit, each = c.b.select(grouped, c.const(size), unit), c.b.select(grouped, c.const(1), each)
-    shift = c.b.cttz(unit, ir.Constant(c.i1, 1))
+    c = Code(made, "cycles", "i", "ppiii")
+    context, addresses, mask, size, turned = c.args
+    order = ir.GlobalVariable(made, ir.ArrayType(c.i64, 2 * LANES), "order")
+    order.linkage, order.global_constant = "private", True
+    order.initializer = ir.Constant(ir.ArrayType(c.i64, 2 * LANES), [*range(LANES), *_READ_16.tolist()])
+    lanes_in_order = c.element(order, c.b.mul(turned, c.const(LANES)))
+    words = c.b.lshr(c.b.add(size, c.const(3)), c.const(2))
+    together = c.b.udiv(c.const(BANKS), c.b.select(c.b.icmp_unsigned("==", words, c.const(3)), c.const(4), words))
+    wide = c.b.or_(c.b.icmp_unsigned("==", size, c.const(8)), c.b.icmp_unsigned("==", size, c.const(16)))
+    every = c.b.select(c.flags(mask), c.vector(addresses), c.splat(c.const(0)))
+    low = c.b.and_(c.reduced("or", every), c.b.sub(size, c.const(1)))
+    grouped = c.b.and_(wide, c.b.icmp_unsigned("==", low, c.const(0)))
+    shift = c.b.cttz(c.b.select(grouped, size, c.const(BANK_BYTES)), ir.Constant(c.i1, 1))
+    words = c.b.select(grouped, c.const(1), words)
     banks = c.b.lshr(c.const(BANKS * BANK_BYTES), shift)
-    table = ir.GlobalVariable(made, ir.ArrayType(c.i64, LANES), f"order_{size}_{int(reads)}")
-    table.linkage, table.global_constant = "private", True
-    table.initializer = ir.Constant(ir.ArrayType(c.i64, LANES), order)
     with c.b.goto_entry_block():
         filled = c.b.alloca(c.i64, BANKS * 2)
     seen, cycles = c.field(context, SEEN, c.pointer), c.var(0)
     with c.repeat(BANKS) as bank:
         c.b.store(c.const(0), c.element(filled, c.b.shl(bank, c.const(1))))
-    with c.repeat(len(groups)) as group:
+    with c.repeat(c.b.udiv(c.const(LANES), together)) as group:
         stamp = c.b.add(c.field(context, STAMP), c.const(1))
         c.put(context, STAMP, stamp)
         fullest = c.var(0)
         c.b.store(c.const(0), fullest)
         with c.repeat(together) as place:
-            lane = c.get(c.element(table, c.b.add(c.b.mul(group, c.const(together)), place)))
+            lane = c.get(c.element(lanes_in_order, c.b.add(c.b.mul(group, together), place)))
             on = c.b.and_(c.b.lshr(mask, lane), c.const(1))
             with c.b.if_then(c.b.icmp_unsigned("!=", on, c.const(0))):
                 first = c.b.lshr(c.get(c.element(addresses, lane)), shift)
-                with c.repeat(each) as word:
+                with c.repeat(words) as word:
                     row = c.b.add(first, word)
                     mark = c.element(seen, row)
                     with c.b.if_then(c.b.icmp_unsigned("!=", c.get(mark), stamp)):
@@ -364,14 +349,39 @@ def _count_local(made: Any, even: Any, size: int, reads: bool) -> Any:
                         most = c.get(fullest)
                         c.b.store(c.b.select(c.b.icmp_unsigned(">", now, most), now, most), fullest)
         c.bump(cycles, c.get(fullest))
-    c.add(counters, _counter("lds_cycles", ""), c.get(cycles))
-    c.add(record, SECOND, c.b.sub(c.get(cycles), passes))
+    c.b.ret(c.get(cycles))
+    return c.function
+
+
+def _count_local(made: Any, functions: dict[str, Any], size: int, reads: bool) -> Any:
+    """Observer.local, counts.lds_cycles."""
+    c = Code(made, f"count_local_{size}_{int(reads)}", "v", "pppi")
+    context, record, addresses, mask = c.args
+    turned, words = reads and size == 16, max(1, size // BANK_BYTES)
+    order, together = _READ_16.tolist() if turned else [*range(LANES)], BANKS // (words if words != 3 else 4)
+    groups = [order[start : start + together] for start in range(0, LANES, together)]
+    passes = c.const(0)
+    for lanes in groups:
+        some = c.b.icmp_unsigned("!=", c.b.and_(mask, c.const(sum(1 << lane for lane in lanes))), c.const(0))
+        passes = c.b.add(passes, c.b.zext(some, c.i64))
+    near = _near(c, addresses, mask, groups, size)
+    if turned:
+        aligned = c.b.icmp_unsigned("==", c.b.and_(c.get(addresses), c.const(size - 1)), c.const(0))
+        near = c.b.or_(near, c.b.and_(aligned, c.b.call(functions["even"], [addresses, mask, c.const(size)])))
+    cycles = c.var(passes)
+    with c.b.if_then(c.b.not_(near)):
+        given = [context, addresses, mask, c.const(size), c.const(int(turned))]
+        c.b.store(c.b.call(functions["cycles"], given), cycles)
+        c.add(record, SECOND, c.b.sub(c.get(cycles), passes))
+    counted = {("bytes", "lds"): c.b.mul(c.const(size), c.b.ctpop(mask)), ("lds_passes", ""): passes}
+    for names, value in (counted | {("lds_cycles", ""): c.get(cycles)}).items():
+        c.add(c.field(context, COUNTERS, c.pointer), _counter(*names), value)
     c.b.ret_void()
     return c.function
 
 
 def _near(c: Code, addresses: Any, mask: Any, groups: list[list[int]], size: int) -> Any:
-    """Whether in each pass all lanes reach the same BANKS words that follow each other."""
+    """Whether all lanes of a pass reach the same BANKS words, next to each other: no bank has two in any pass."""
     narrow = c.b.trunc(c.vector(addresses), c.ir.VectorType(c.i32, LANES))
     ends = []
     for what, beyond in (("smin", (1 << 31) - 1), ("smax", -1 << 31)):
@@ -396,7 +406,7 @@ def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local:
         c.b.ret_void()
     given = [context, record, addresses, mask]
     if local:
-        count = _count_local(c.b.module, functions["even"], size, what == "load")
+        count = _count_local(c.b.module, functions, size, what == "load")
         c.b.call(count, given)
         delta = c.field(context, LDS)
         watched = c.b.icmp_unsigned("!=", c.field(context, SHADOW), c.const(0))
