@@ -52,7 +52,7 @@ def _verb(words: Sequence[str]) -> int:
     if verb not in VERBS:
         raise UsageError(f"{verb!r} is not a verb; known: {', '.join(VERBS)}")
     kind, command = VERBS[verb]
-    return command(program.asked(kind, options))
+    return command(program.parse_options(kind, options))
 
 
 # ---- options -----------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def reporter(kind: str) -> Report:
 Asked = TypeVar("Asked")
 
 
-def asked(kind: type[Asked], words: Sequence[str]) -> Asked:
+def parse_options(kind: type[Asked], words: Sequence[str]) -> Asked:
     """What options ask for: `--name VALUE` of a field, `--name` of one that is a bool, several times of a tuple.
 
     UsageError and Unfit name what is wrong.  --help prints the docstring of the class and leaves.

@@ -34,7 +34,7 @@ PRINTED = "{out}.{role}.txt"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     words = sys.argv[1:] if argv is None else argv
-    return program.run(lambda: _run(program.asked(MeasuredScript, words)), "what is finished is kept")
+    return program.run(lambda: _run(program.parse_options(MeasuredScript, words)), "what is finished is kept")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,7 @@ class TriedSteps:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     words = sys.argv[1:] if argv is None else argv
-    return program.run(lambda: _bring_up(program.asked(TriedSteps, words)), "the report has what is finished")
+    return program.run(lambda: _bring_up(program.parse_options(TriedSteps, words)), "the report has what is finished")
 
 
 def _bring_up(arguments: TriedSteps) -> int:

@@ -116,7 +116,7 @@ def access_row(closed: list[tuple[int, int]], pairs: int) -> Row:
 
 
 def rates_row(rates: Sequence[Sequence[float]], least_share: float = LINK_SHARE) -> Row:
-    """rates: GB/s by [from][to], of writes that arrived.  least_share: of their median; on a CPU there are no links."""
+    """rates: GB/s by [from][to], of writes that arrived.  least_share: of their median; a CPU has no links."""
     links = {f"{a}->{b}": rate for a, of_rank in enumerate(rates) for b, rate in enumerate(of_rank) if a != b}
     ordered = sorted(links.values())
     median = ordered[len(ordered) // 2]

@@ -160,18 +160,18 @@ class Body:
         part = self.put(f"trunc i64 {self.put(f'lshr i64 {mask}, {self.chunk_start}')} to i{CHUNK}")
         return self.put(f"bitcast i{CHUNK} {part} to <{CHUNK} x i1>")
 
-    def chosen(self, test: Node, kind: str, yes: str, no: str) -> str:
+    def select(self, test: Node, kind: str, yes: str, no: str) -> str:
         """yes or no, by a flag of each lane.
 
         Flags that two tests give are not combined: vectors of flags would be packed for it, and unpacked to choose.
         """
         parts = test.args if test.by_lane and test.dtype == BOOL and _tests(test) <= MOST_TESTS else ()
         if parts and test.what in ("bitwise_and", "logical_and"):
-            return self.chosen(parts[0], kind, self.chosen(parts[1], kind, yes, no), no)
+            return self.select(parts[0], kind, self.select(parts[1], kind, yes, no), no)
         if parts and test.what in ("bitwise_or", "logical_or"):
-            return self.chosen(parts[0], kind, yes, self.chosen(parts[1], kind, yes, no))
+            return self.select(parts[0], kind, yes, self.select(parts[1], kind, yes, no))
         if parts and test.what in ("invert", "logical_not"):
-            return self.chosen(parts[0], kind, no, yes)
+            return self.select(parts[0], kind, no, yes)
         return self.put(f"select <{CHUNK} x i1> {self.value(test, True)}, {kind} {yes}, {kind} {no}")
 
     def slot(self, node: Node) -> str:
@@ -411,7 +411,7 @@ class Lower:
     def do_where(self) -> str:
         kind = self.kind
         if self.by_lane and self.node.args[0].by_lane and self.node.dtype != BOOL:
-            return self.body.chosen(self.node.args[0], kind, self.arg(1), self.arg(2))
+            return self.body.select(self.node.args[0], kind, self.arg(1), self.arg(2))
         return self.body.put(f"select {self.arg_type(0)} {self.arg(0)}, {kind} {self.arg(1)}, {kind} {self.arg(2)}")
 
     def do_bits(self) -> str:

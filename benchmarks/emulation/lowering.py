@@ -188,7 +188,7 @@ class _Function(Body):
         if not (mask.what == "constant" and mask.data):
             # volatile, or this becomes a masked store, which takes many times as long on some CPUs
             before = self.put(f"load volatile {kind}, ptr {place}, align 64")
-            new = self.chosen(mask, kind, new, before)
+            new = self.select(mask, kind, new, before)
         self.do(f"store {kind} {new}, ptr {place}, align 64")
 
     def _write_scalar(self, parameter: int, node: Node) -> None:

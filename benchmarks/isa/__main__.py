@@ -68,7 +68,7 @@ class CompiledArms:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     try:
-        asked = program.asked(CompiledArms, sys.argv[1:] if arguments is None else arguments)
+        asked = program.parse_options(CompiledArms, sys.argv[1:] if arguments is None else arguments)
         result = points_compiled(asked, asked.points) if asked.points else compiled(asked)
     except (UsageError, ValueError) as error:
         print(f"Error: {error}", file=sys.stderr)

@@ -47,7 +47,7 @@ class InitError(Exception):
 class SetUp:
     """A project to be: folder, name, main branch, package of the example, and whose workflows it calls.
 
-    action: "OWNER/NAME@COMMIT" of Ridgeline's repository, "" where it is not known; then there are no workflows.
+    action: "OWNER/NAME@COMMIT" of Ridgeline's repository, "" where it is not known: then no workflow is written.
     """
 
     root: Path

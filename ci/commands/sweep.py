@@ -154,7 +154,7 @@ def tune(given: Given) -> int:
     """
     for path in given.files:
         if not path.is_file():
-            raise click.BadParameter(f"{str(path)!r} is no file; `ridgeline sweep --help` says how to measure one")
+            raise click.BadParameter(f"{str(path)!r} is not a file; `ridgeline sweep --help` says how to measure one")
     if not (given.dry_run or given.files):
         wait_for_turn()
     operator, checkout = given.operator, one_checkout(given)

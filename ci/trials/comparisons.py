@@ -419,10 +419,12 @@ def _replayed(path: Path, content: bytes) -> tuple[list[Line], list[str]]:
     lines, warnings = dict[str, Line](), list[str]()
     texts = content.rstrip().split(b"\n")
     for number, text in enumerate(texts, 1):
+        if not text.strip():
+            continue
         where = f"{path}:{number}"
         try:
-            line = json.loads(text or b"{}")
-            REPLAYED(line, "") if text else None
+            line = json.loads(text)
+            REPLAYED(line, "")
         except Unfit as error:
             raise ReplayError(f"{where}: {error}") from None
         except (ValueError, RecursionError) as error:
@@ -430,7 +432,11 @@ def _replayed(path: Path, content: bytes) -> tuple[list[Line], list[str]]:
                 raise ReplayError(f"{where}: not JSON ({error}); a line is one trial") from None
             warnings.append(f"{where}: the last line is torn, its writer was interrupted; {len(lines)} trials count")
             break
-        if line and (earlier := lines.setdefault(repr(line["cases"]), (where, line)))[0] != where:
+        kind, first = line.get("machine_kind"), next(iter(lines.values()), (where, line))[1].get("machine_kind")
+        if kind != first:
+            known = f"the lines before have {first!r}; a file has one: judge two files"
+            raise ReplayError(f"{where}: machine_kind {kind!r}, but {known}")
+        if line["cases"] and (earlier := lines.setdefault(repr(line["cases"]), (where, line)))[0] != where:
             warnings.append(f"{where}: repeats the samples of {earlier[0]}; it counts once")
     return list(lines.values()), warnings
 
@@ -458,13 +464,14 @@ def _of_replay(name: str, lines: Sequence[Line], shared: Sequence[str]) -> Compa
     kernel, _, rest = name.partition("/")
     absent = f"the file has no arm of that name; there are: {', '.join(sorted(known)) or 'none'}"
     base_status, head_status = (Status.OK if role in known else Status.MISSING for role in ROLES)
+    base_why, head_why = ("" if role in known else absent for role in ROLES)
     return Comparison(
         *(name, kernel, rest.rpartition("/")[0].partition("/")[0], tuple(trials)),
         machine_kind=own[0][2].get("machine_kind", KINDS[0]),
         base_status=base_status,
         head_status=head_status,
-        base_why=absent,
-        head_why=absent,
+        base_why=base_why,
+        head_why=head_why,
         problems=tuple(problems[:MAX_PROBLEMS]),
         warnings=tuple(warnings),
     )

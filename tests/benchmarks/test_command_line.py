@@ -59,7 +59,7 @@ def test_a_good_run_with_progress_and_no_git(toy_tree, tmp_path):
 
 def test_what_the_caller_does_not_say_of_a_commit_stays_unknown():
     """git belongs to ci, also inside a repository."""
-    [head] = shared.asked(command_line.MeasuredArms, ["--out", "x", "--tree", f"head={ROOT}"]).checkouts
+    [head] = shared.parse_options(command_line.MeasuredArms, ["--out", "x", "--tree", f"head={ROOT}"]).checkouts
     assert (head.commit, head.date_ms, head.dirty) == (None, None, None)
 
 

@@ -312,7 +312,7 @@ class Tuning:
             found = prune(tuner, kwargs)
             if len(found) == 1 or sys._getframe(1).f_code.co_name != "run":  # warmup compiles them all
                 return found
-            tuner.ridgeline_chosen = self._chosen(tuner, found, kwargs)
+            tuner.ridgeline_chosen = self._config_for(tuner, found, kwargs)
             return [tuner.ridgeline_chosen]
 
         @functools.wraps(bench)
@@ -323,7 +323,7 @@ class Tuning:
 
         module.Autotuner.prune_configs, module.Autotuner._bench = pruned, benched
 
-    def _chosen(self, tuner: Any, configs: Any, kwargs: Mapping[str, Any]) -> Any:
+    def _config_for(self, tuner: Any, configs: Any, kwargs: Mapping[str, Any]) -> Any:
         args = tuple(tuner.nargs.values())
         if self._measures:
             chosen = self._measured(tuner, configs, args, kwargs)
@@ -349,7 +349,7 @@ class Tuning:
         if self._role not in held:
             times = {said: self._time(tuner, one, args, kwargs) for said, one in by_name.items()}
             others = (said for role, said in held.items() if role != self._role)
-            held[self._role] = chosen(times, next(others, ""))
+            held[self._role] = fastest_or_alike(times, next(others, ""))
             _write(files[self._role], held[self._role])
         return by_name[held[self._role]]
 
@@ -374,7 +374,7 @@ class Tuning:
             vars(tuner).update({} if held is None else {"do_bench": held})
 
 
-def chosen(times: Mapping[str, float], other: str) -> str:
+def fastest_or_alike(times: Mapping[str, float], other: str) -> str:
     """The fastest, or what the other side took where that is as good here."""
     best = min(times, key=times.__getitem__)
     return other if times.get(other, math.inf) <= times[best] * (1 + ALIKE) else best

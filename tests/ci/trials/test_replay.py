@@ -134,6 +134,17 @@ def test_unknown_units_name_the_known_ones(file, unit):
         compared(write(file, [line(0, unit)]))
 
 
+def test_two_kinds_of_machine_in_a_file_are_refused(file):
+    lines = [line(0) | {"machine_kind": "cpu"}, line(1) | {"machine_kind": "gpu"}]
+    with pytest.raises(ReplayError, match=r"trials\.jsonl:2: machine_kind 'gpu', but the lines before have 'cpu'"):
+        compared(write(file, lines))
+
+
+def test_blank_lines_are_passed_over(file):
+    [case] = compared(write(file, [line(0)], "  \n" + json.dumps(line(1)) + "\n"))
+    assert len(case.trials) == 2
+
+
 BROKEN_LINES = {
     "not JSON": "hello\n",
     "a list": "[1, 2]\n",
