@@ -11,7 +11,7 @@ import pytest
 from asv.results import Results
 
 from benchmarks.isa.__main__ import CompiledArms
-from benchmarks.program import asked as asked_for
+from benchmarks.program import parse_options
 from ci.__main__ import main
 from ci.commands.isa import isa
 from ci.isa.compiled import TreeCompiler, Wanted
@@ -146,7 +146,7 @@ def test_a_broken_result_is_one_sentence_and_exit_code_3(refused, monkeypatch):
 
 def test_what_is_wanted_as_options_of_the_compiling_program():
     wanted = Wanted(arches=["gfx942", "sm_90"], cases=["a*"], lenient=True)
-    asked = asked_for(CompiledArms, wanted.options())
+    asked = parse_options(CompiledArms, wanted.options())
     assert (asked.arch, asked.case, asked.kernel, asked.tier) == (("gfx942", "sm_90"), ("a*",), (), "pr")
     assert asked.lenient
 
