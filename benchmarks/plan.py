@@ -354,9 +354,10 @@ never compared."""
 
 BURST_S, BURST_ROUNDS = 0.5, 8
 """Least seconds of a burst, and bursts of an arm in a trial, unless asked otherwise.  An H200 comes to the clock that
-its power allows in the first half of 0.5 s (2026-11-22).  8 are the fewest whose least and greatest enclose their
-median with 99 % (binomial: 1 - 2 / 2**8; ci.records.pooling.interval), and the fewest that the policy judges
-(ci/policy.toml, min_rounds)."""
+its power allows in the first half of 0.5 s (2026-11-22); bursts of 0.2 s run at the clock of their neighbour, and the
+ratio of a trial is then up to 3 % off, in place of 1 % (GEMM m1024 and k14336_m4096; 2026-11-29).  8 are the fewest
+whose least and greatest enclose their median with 99 % (binomial: 1 - 2 / 2**8; ci.records.pooling.interval), and the
+fewest that the policy judges (ci/policy.toml, min_rounds)."""
 
 
 @dataclasses.dataclass(frozen=True)

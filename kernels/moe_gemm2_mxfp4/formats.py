@@ -42,11 +42,17 @@ def quantise(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     exponent = torch.where(largest > 6.0 * torch.exp2(exponent), exponent + 1, exponent)  # log2 may round down
     scales = (torch.where(largest > 0, exponent, torch.zeros_like(exponent)) + 127).to(torch.uint8)
     scaled = blocks / torch.exp2(scales.float() - 127).unsqueeze(-1)
-    size, code = scaled.abs(), torch.zeros_like(scaled, dtype=torch.uint8)
-    for middle, tie_up in _UP_FROM:
-        code += (size >= middle) if tie_up else (size > middle)
+    code = torch.bucketize(scaled.abs(), _largest_sizes(scaled.device), out_int32=True).to(torch.uint8)
     code |= (scaled < 0).to(torch.uint8) << 3
     return pack(code.flatten(-2)), scales
+
+
+@functools.cache
+def _largest_sizes(device: torch.device) -> torch.Tensor:
+    """The largest size that codes 0 to 6 are for, fp32 [7].  Kept, as a copy from the host waits for the device."""
+    middles = torch.tensor([middle for middle, _ in _UP_FROM])
+    below = middles.nextafter(torch.zeros(()))
+    return torch.where(torch.tensor([tie_up for _, tie_up in _UP_FROM]), below, middles).to(device)
 
 
 def pack(codes: torch.Tensor) -> torch.Tensor:
