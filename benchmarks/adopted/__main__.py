@@ -67,9 +67,8 @@ def _run(given: MeasuredScript) -> int:
     _prepare_environment(script)
     trial_file.check_writable(given.out)
     protocol = Protocol(given.rounds, given.trials, given.cache, script.seed, deadline_s=given.deadline)
-    kept = given.out.with_name(f"{given.out.name}.survey.json")
     try:
-        with ScriptSession(script, checkouts, protocol, kept, given.report) as session:
+        with ScriptSession(script, checkouts, protocol, given.report) as session:
             survey = session.survey()
             refuse(survey, script.path)
             session.warnings += warnings(survey)

@@ -24,8 +24,6 @@ from benchmarks.adopted.survey import (
     SideSurvey,
     Survey,
     choose,
-    keep,
-    kept,
 )
 from benchmarks.channel import free_port
 from benchmarks.coordinator.checkouts import Checkout, probe
@@ -74,18 +72,13 @@ WARM_UP = WarmUp(seconds=0.0, fewest=0, most=0, rounds=2)
 
 
 class ScriptSession(Session):
-    """One command.  A context manager: on leaving it none of its processes stays.
-
-    kept: the file in which the survey is.
-    """
+    """One command.  A context manager: on leaving it none of its processes stays."""
 
     follows_code = False
 
-    def __init__(
-        self, script: ScriptRun, checkouts: Sequence[Checkout], protocol: Protocol, kept: Path, report: Report
-    ) -> None:
+    def __init__(self, script: ScriptRun, checkouts: Sequence[Checkout], protocol: Protocol, report: Report) -> None:
         super().__init__(checkouts, dataclasses.replace(protocol, warm_up=WARM_UP), Selection(), report)
-        self.script, self._kept = script, kept
+        self.script = script
         self._no_graph: set[str] = set()
         self._ranks = max(1, script.ranks)
         self._leaves_out = True
@@ -112,28 +105,18 @@ class ScriptSession(Session):
     def _has_gpu(self) -> bool:
         return bool(self.machine) and self.machine["kind"] == "gpu"
 
-    def _look_around(self) -> None:
-        """Devices and versions, as the Python of each side sees them; once, and not where nothing is run."""
-        if self.descriptions:
-            return
+    # ---- the survey ----------------------------------------------------------------------------------------------
+
+    def survey(self) -> Survey:
+        """What both sides time, by running it once on both.
+
+        A side that finds no memory on the GPU that it shares is looked at again, alone.
+        """
         pythons = {one.python: one for one in self.checkouts}
         on_cpu = bool(self.script.device)
         seen = {python: probe(one, self._directory, self._variables(), on_cpu) for python, one in pythons.items()}
         self.descriptions = {one.role: seen[one.python] for one in self.checkouts}
         self._look_at_machine()
-
-    # ---- the survey ----------------------------------------------------------------------------------------------
-
-    def survey(self) -> Survey:
-        """What both sides time: from the file if it holds this script's, else by running it once on both.
-
-        A side that finds no memory on the GPU that it shares is looked at again, alone.
-        """
-        digest = self.script.asked(self.checkouts)
-        if found := kept(self._kept, digest):
-            self._ranks = found.ranks
-            return found
-        self._look_around()
         self._refuse_more_ranks_than_gpus()
         self.on_progress({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
         looked = self._side_surveys()
@@ -141,10 +124,7 @@ class ScriptSession(Session):
             self._ranks = own  # it would have started them itself
             self._refuse_more_ranks_than_gpus()
             looked = self._side_surveys()
-        found = Survey(digest, looked, self._ranks)
-        if all(side.closures for side in found.sides.values()):  # what is missing may be there the next time
-            keep(self._kept, found)
-        return found
+        return Survey(looked)
 
     def _refuse_more_ranks_than_gpus(self) -> None:
         if self._has_gpu and self._ranks > len(self.devices):
@@ -295,7 +275,6 @@ class ScriptSession(Session):
 
     def trials(self, survey: Survey, orders: Iterable[Sequence[MeasureOrder]]) -> Iterator[JsonObject]:
         """The lines of these orders, as far as the budget goes."""
-        self._look_around()
         chosen, operator = self.chosen(survey), self.script.operator
         if chosen.left_out:
             self.on_progress({"done": 0, "total": None, "what": next(iter(chosen.left_out.values()))})
@@ -435,7 +414,7 @@ class ScriptSession(Session):
             "cases": [
                 {"name": name, "tier": "pr", "dtype": _dtype(one), "world": self._ranks} for name, one in cases.items()
             ],
-            "yardstick": survey.asked,
+            "yardstick": self.script.definition,
             "case_yardsticks": {name: survey.definition(role, name) for name in cases},
         }
 

@@ -1,25 +1,17 @@
-"""What is asked of a script, what a survey of it came to on both sides, what of it is timed, and what is said of it.
-
-The values can be held by a file, so that a survey is made once for a script, its arguments, two commits and a device.
-"""
+"""What is asked of a script, what a survey of it came to on both sides, what of it is timed, and what is said of it."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 import functools
-import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.shapes import built, digest_of, some_of
-
-VERSION = 10
-"""Of the file in which a survey is kept; one of another version is made again."""
+from benchmarks.shapes import digest_of, some_of
 
 NO_MEMORY = "out of memory"
 """In what torch, Triton and the runtimes of CUDA and HIP say."""
@@ -136,15 +128,9 @@ class SideSurvey:
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
-    """Both sides.
+    """Both sides."""
 
-    asked: digest of script, arguments, commits and device: what else it must be to be used again.  ranks: that ran it,
-    a side.
-    """
-
-    asked: str
     sides: Mapping[str, SideSurvey]
-    ranks: int = 1
 
     def on_rank(self, role: str, keys: Iterable[str], rank: int) -> list[str]:
         """Names that closures have on a rank."""
@@ -246,22 +232,6 @@ def differing(base: SeenClosure, head: SeenClosure) -> str:
         return f"{unseen or 'something'} runs, whose code cannot be seen"
     names = [name for name in {**base.ran, **head.ran} if base.ran.get(name) != head.ran.get(name)]
     return f"{some_of(names, MOST_DIFFERING)} not the same" if names else ""
-
-
-def kept(path: Path, asked: str) -> Survey | None:
-    """The survey that a file holds, if it is of the same script, arguments, commits and device."""
-    try:
-        held = json.loads(path.read_bytes())
-        return built(Survey, held) if (held["version"], held["asked"]) == (VERSION, asked) else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def keep(path: Path, survey: Survey) -> None:
-    """Write it, whole or not at all."""
-    partial = path.with_name(f"{path.name}.part")
-    partial.write_text(json.dumps({"version": VERSION, **dataclasses.asdict(survey)}))
-    partial.replace(path)
 
 
 # Which closures are timed within a budget, and what that takes.  Pure.
@@ -555,21 +525,10 @@ class ScriptRun:
         """Whether what it sets must be set before torch is imported."""
         return sets_variables(self.text)
 
-    def asked(self, checkouts: Sequence[Checkout]) -> str:
-        """Digest of what a survey depends on; a checkout with changes of its own is never the same again."""
-        sides = [[one.role, str(one.path), one.commit, one.dirty and _newest(one.path)] for one in checkouts]
-        said = [
-            self.path,
-            self.text,
-            self.arguments,
-            self.paths,
-            self.device,
-            self.seed,
-            self.folder,
-            self.ranks,
-            sides,
-        ]
-        return digest_of(said)
+    @property
+    def definition(self) -> str:
+        """Digest of what runs and of how: times of equal digests can be compared."""
+        return digest_of([self.path, self.text, self.arguments, self.paths, self.device, self.seed, self.folder])
 
     def roots(self, checkout: Path) -> list[str]:
         """Folders from which a side imports: those that were named, the usual ones, the top; last those of others."""
@@ -585,8 +544,3 @@ class ScriptRun:
         inside = [Path(root) for root in self.roots(checkout) if Path(root).is_relative_to(checkout.resolve())]
         found = (one for root in inside for one in root.iterdir())
         return sorted({one.name for one in found if one.is_dir() and (one / "__init__.py").is_file()})
-
-
-def _newest(path: Path) -> float:
-    """When a Python file of a checkout was changed last."""
-    return max((one.stat().st_mtime for one in path.rglob("*.py") if ".ridgeline" not in one.parts), default=0.0)

@@ -13,6 +13,7 @@ import dataclasses
 import enum
 import functools
 import gc
+import itertools
 import linecache
 import os
 import re
@@ -102,7 +103,7 @@ class Interceptor:
         self.taken = 0
         self._clocks: dict[tuple[bool, bool], Any] = {}
         self._closures: Any = None
-        self._calls = skipping.Activations(self._root)
+        self._calls = itertools.count(1)
         self.skips = skipping.Skips(task.unwanted, self._root, self._passed, lambda: self.taken)
         self.tuning = tuning
         self._begin = time.monotonic()
@@ -141,7 +142,8 @@ class Interceptor:
             if self._task.wanted is None:
                 if self._ranks.world > 1:
                     self._said(event="at", **here)  # from here on ranks wait for each other: are all at this timer?
-                timing, error = self._surveyed(bench, here, self._calls.named(users))
+                calls = skipping.call_names(reversed(users), self._root, self._calls)
+                timing, error = self._surveyed(bench, here, calls)
                 del bench
                 self._free()
             elif name.key in self._task.wanted:

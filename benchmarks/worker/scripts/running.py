@@ -108,8 +108,7 @@ def _execute(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) ->
     held = {own_clocks.CLOCK: clocks, skipping.SKIPS: to.skips}
     main.__dict__.update(held)
     sys.modules["__main__"] = main
-    tree = to.skips.marked(tree, what.script)
-    tree = own_clocks.rewritten(tree, what.script, clocks)
+    tree = own_clocks.rewritten(to.skips.decorated(tree, what.script), what.script, clocks)
     finder = skipping.RewritingFinder(functools.partial(_of_module, what, clocks, to), held)
     sys.meta_path.insert(1, finder)  # behind the one that changes what it finds
     exec(compile(tree, what.script, "exec"), main.__dict__)
@@ -140,13 +139,13 @@ def _of_module(
     if not to.is_users(file) or timers.replacement(name) is not None:
         return None
     beside = beside or any(word in os.path.basename(file) for word in TIMING) or b"elapsed_time" in text
-    if not (beside or file in to.skips.files()):
+    if not (beside or file in to.skips.files):
         return None
     tree = ast.parse(text, file)
     looks = beside and own_clocks.reads(tree)
-    if not looks and file not in to.skips.files():
+    if not looks and file not in to.skips.files:
         return None
-    tree = to.skips.marked(tree, file)
+    tree = to.skips.decorated(tree, file)
     return own_clocks.rewritten(tree, file, clocks) if looks else tree
 
 

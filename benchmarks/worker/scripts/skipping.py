@@ -14,53 +14,49 @@ from __future__ import annotations
 
 import ast
 import copy
-import dataclasses
 import functools
 import importlib.machinery
+import inspect
+import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 SKIPS = "ridgeline_skips"
-"""Under this name a module whose functions are wrapped has what wraps them."""
+"""Under this name a module whose functions are decorated has the decorator."""
 
 
-class Activation:
-    """One call of a function, while it runs: it hangs on the frame.  A tracer may call it, and it traces nothing."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+class CallName(str):
+    """NUMBER:FILE:FUNCTION of a call of a function, while it runs: hangs on its frame, as a tracer of nothing."""
 
     def __call__(self, *_: Any) -> None:
         """As a tracing function of the frame."""
 
 
-class Activations:
-    """Tells the calls of a survey apart.  root: of the checkout, with a separator behind it."""
+def call_names(frames: Iterable[FrameType], root: str, numbers: itertools.count[int]) -> list[CallName]:
+    """Of frames those that are calls of functions.  root: of the checkout, with a separator behind it."""
+    names = []
+    for frame in frames:
+        if not frame.f_code.co_name.startswith("<"):
+            if not isinstance(frame.f_trace, CallName):
+                frame.f_trace = CallName(f"{next(numbers)}:{_place(frame.f_code, root)}")
+            names.append(frame.f_trace)
+    return names
 
-    def __init__(self, root: str) -> None:
-        self._root, self._count = root, 0
 
-    def named(self, frames: Sequence[FrameType]) -> list[str]:
-        """NUMBER:FILE:FUNCTION of each frame that is a call of a function, outermost first."""
-        return [self._of(one) for one in reversed(frames) if not one.f_code.co_name.startswith("<")]
-
-    def _of(self, frame: FrameType) -> str:
-        if not isinstance(frame.f_trace, Activation):
-            self._count += 1
-            place = f"{frame.f_code.co_filename.removeprefix(self._root)}:{frame.f_code.co_qualname}"
-            frame.f_trace = Activation(f"{self._count}:{place}")
-        return frame.f_trace.name  # type: ignore[union-attr]
+def _place(code: CodeType, root: str) -> str:
+    return f"{code.co_filename.removeprefix(root)}:{code.co_qualname}"
 
 
 class Skips:
-    """What a trial does at a call of a wrapped function.
+    """The decorator of functions of which some calls are not made in a trial.
 
     rows: (FILE:FUNCTION, how many closures come before, closures inside) of calls that are not wanted.
-    passed: told of closures that are left out.  met: how many closures the script has come to.
+    passed: gets the closures of a call that is not made.  met: how many closures the script has come to.
+    files: absolute paths of what has such functions.
     """
 
     def __init__(
@@ -74,44 +70,34 @@ class Skips:
         self._places = {place for place, _, _ in rows}
         self._root, self._passed, self._met = root, passed, met
         self._returned: dict[str, Any] = {}
+        self.files = {os.path.join(root, place.rpartition(":")[0]) for place in self._places}
 
-    def files(self) -> set[str]:
-        """Absolute paths of what has such functions."""
-        return {os.path.join(self._root, place.rpartition(":")[0]) for place in self._places}
+    def decorated(self, tree: ast.Module, file: str) -> ast.Module:
+        """The tree of a file, its functions decorated if it is one of the files."""
+        for node in ast.walk(tree) if file in self.files else ():
+            if isinstance(node, ast.FunctionDef):
+                node.decorator_list.append(ast.copy_location(ast.Name(SKIPS, ast.Load()), node))
+        return tree
 
-    def marked(self, tree: ast.Module, file: str) -> ast.Module:
-        """The tree with these functions wrapped."""
-        below = file.removeprefix(self._root)
-        own = {place.rpartition(":")[2] for place in self._places if place.rpartition(":")[0] == below}
-        for name, node in _functions(tree, ""):
-            if name in own and not any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in ast.walk(node)):
-                by = ast.Call(ast.Name(SKIPS, ast.Load()), [ast.Constant(f"{below}:{name}")], [])
-                node.decorator_list.append(ast.copy_location(by, node))
-        return ast.fix_missing_locations(tree)
+    def __call__(self, function: Any) -> Any:
+        place = _place(function.__code__, self._root)
+        if place not in self._places or inspect.isgeneratorfunction(function):
+            return function
 
-    def __call__(self, place: str) -> Callable[[Any], Any]:
-        """The decorator of a function."""
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            keys = self._inside.get((place, self._met()))
+            if keys and place in self._returned:
+                self._passed(keys)
+                return copy.deepcopy(self._returned[place])
+            returned = function(*args, **kwargs)
+            try:
+                self._returned[place] = blank(returned)
+            except NotPlain:
+                self._returned.pop(place, None)
+            return returned
 
-        def wrapping(function: Any) -> Any:
-            @functools.wraps(function)
-            def called(*args: Any, **kwargs: Any) -> Any:
-                keys = self._inside.get((place, self._met()))
-                if keys and place in self._returned:
-                    self._passed(keys)
-                    return copy.deepcopy(self._returned[place])
-                returned = function(*args, **kwargs)
-                self._keep(place, returned)
-                return returned
-
-            return called
-
-        return wrapping
-
-    def _keep(self, place: str, returned: Any) -> None:
-        try:
-            self._returned[place] = blank(returned)
-        except NotPlain:
-            self._returned.pop(place, None)
+        return called
 
 
 class NotPlain(Exception):
@@ -122,30 +108,13 @@ def blank(value: Any) -> Any:
     """A copy of plain data with nan in place of every number with a point.  Raises NotPlain."""
     if isinstance(value, float):
         return math.nan
-    if value is None or isinstance(value, (bool, int, str, bytes)):
+    if value is None or isinstance(value, (bool, int, str)):
         return value
-    if isinstance(value, dict):
-        return {blank(key) if not isinstance(key, float) else key: blank(one) for key, one in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(blank, value))
+    if type(value) is dict:
+        return {key: blank(held) for key, held in value.items()}
     if type(value) in (list, tuple):
         return type(value)(map(blank, value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        made = copy.copy(value)
-        for name, one in vars(value).items():
-            object.__setattr__(made, name, blank(one))
-        return made
     raise NotPlain
-
-
-def _functions(node: ast.AST, inside: str) -> Iterator[tuple[str, ast.FunctionDef]]:
-    """Every function by its qualified name."""
-    for one in ast.iter_child_nodes(node):
-        if isinstance(one, ast.FunctionDef):
-            yield f"{inside}{one.name}", one
-        named = isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        below = "." if isinstance(one, ast.ClassDef) else ".<locals>."
-        yield from _functions(one, f"{inside}{one.name}{below}" if named else inside)  # type: ignore[attr-defined]
 
 
 class RewritingFinder:

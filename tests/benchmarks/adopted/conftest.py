@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.adopted.__main__ import main
-from benchmarks.adopted.survey import kept
+from benchmarks.adopted.session import ScriptSession
+from benchmarks.adopted.survey import Survey
 
 SCRIPT = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
 """Of the options of a test, those that are fields of the script."""
@@ -24,20 +25,13 @@ LIBRARY = "import torch\n\n\ndef double(x):\n    return x * 2\n"
 
 @dataclasses.dataclass
 class Adopted:
-    """What came of a run.  code: of the program; said: its stderr; lines: of the trial file."""
+    """What came of a run.  code: of the program; said: its stderr; lines: of the trial file; survey: what was seen."""
 
     code: int
     said: str
     lines: list[dict[str, Any]]
     out: Path
-
-    @property
-    def survey(self):
-        """What was seen."""
-        asked = json.loads(Path(f"{self.out}.survey.json").read_bytes())["asked"]
-        found = kept(Path(f"{self.out}.survey.json"), asked)
-        assert found
-        return found
+    survey: Survey | None
 
     def arms(self, line=0):
         """The arms of a line as ROLE/BACKEND/CASE."""
@@ -61,6 +55,10 @@ def adopt(tmp_path, capsys, monkeypatch):
     """
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     monkeypatch.setenv("RIDGELINE_START", "fork")  # what one script needs is not for the next
+
+    surveys = []
+    survey = ScriptSession.survey
+    monkeypatch.setattr(ScriptSession, "survey", lambda self: surveys.append(survey(self)) or surveys[-1])
 
     def run(script, *options, base=None, head=None, arguments=(), name="bench/script.py", every=True):
         for role, files in (("base", base or {}), ("head", head or {})):
@@ -87,6 +85,6 @@ def adopt(tmp_path, capsys, monkeypatch):
         ]
         code = main([*chosen, "--progress", "none", *others])
         lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-        return Adopted(code, capsys.readouterr().err, lines, out)
+        return Adopted(code, capsys.readouterr().err, lines, out, surveys.pop() if surveys else None)
 
     return run

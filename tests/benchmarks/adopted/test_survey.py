@@ -17,8 +17,6 @@ from benchmarks.adopted.survey import (
     SideSurvey,
     Survey,
     choose,
-    keep,
-    kept,
     own_s,
     refuse,
     warnings,
@@ -38,12 +36,12 @@ def survey(of_base, of_head, **ends):
     """Sides whose closures are letters."""
     letters = {"base": of_base, "head": of_head}
     sides = {role: SideSurvey(tuple(map(closure, own)), ends.get(role, ScriptEnd())) for role, own in letters.items()}
-    return Survey("digest", sides)
+    return Survey(sides)
 
 
 def alike(closures):
     """Sides that have the same."""
-    return Survey("d", dict.fromkeys(("base", "head"), SideSurvey(closures, ScriptEnd())))
+    return Survey(dict.fromkeys(("base", "head"), SideSurvey(closures, ScriptEnd())))
 
 
 def longest_common(one, other):
@@ -95,16 +93,6 @@ def test_what_head_no_longer_comes_to_is_broken_there(of_head, end, lost):
         assert all(end.why in told[f"script/{one}"]["head"]["why"] for one in lost)
 
 
-def test_a_survey_is_kept_for_the_same_question_only(tmp_path):
-    found, file = survey("ab", "ab", head=ScriptEnd(1, "exit", elsewhere={"a": "/b"}, programs=("x",))), tmp_path / "s"
-    keep(file, found)
-    assert kept(file, "digest") == found
-    assert kept(file, "another") is None
-    file.write_text('{"version": 1')
-    assert kept(file, "digest") is None
-    assert kept(tmp_path / "none", "digest") is None
-
-
 def test_all_pairs_are_timed_without_a_budget_and_fewer_with_a_small_one():
     closures = tuple(closure(f"{backend}/c{index}", 0.1) for backend in "xy" for index in range(10))
     both = alike(closures)
@@ -139,7 +127,7 @@ def test_nothing_is_timed_where_a_trial_takes_too_long():
 
 def test_a_closure_that_fails_is_not_timed():
     bad = SideSurvey((closure("a"), closure("b", status="error", why="no")), ScriptEnd())
-    both = Survey("d", {"base": SideSurvey((closure("a"), closure("b")), ScriptEnd()), "head": bad})
+    both = Survey({"base": SideSurvey((closure("a"), closure("b")), ScriptEnd()), "head": bad})
     assert choose(both, 10, 4, None).timed == ("script/a",)
     assert "script/b" in both.paired
 
@@ -215,7 +203,7 @@ def test_what_fails_on_one_side_does_not_change_what_others_of_its_case_compute(
         "base": (good, closure("liger/x=1", status="error", why="RuntimeError: Triton Error [CUDA]: out of memory")),
         "head": (good, closure("liger/x=1", outputs=("float32[4]",))),
     }
-    found = Survey("d", {role: SideSurvey(own, ScriptEnd()) for role, own in sides.items()})
+    found = Survey({role: SideSurvey(own, ScriptEnd()) for role, own in sides.items()})
     assert found.definition("base", "x=1") == found.definition("head", "x=1")
     assert [side.short_of_memory for side in found.sides.values()] == [True, False]
 
@@ -249,19 +237,13 @@ run_all(random_input, {"mine": mylib.double, "other": torch.relu, "third": torch
 """
 
 HELPER = '''
-import dataclasses
 from triton.testing import do_bench
-
-@dataclasses.dataclass
-class Row:
-    ms: float
-    size: int
 
 def build(made, calls):
     def bench(provider, size):
         """One row."""
         x = made(provider, size)
-        return Row(do_bench(lambda: calls[provider](x)), size)
+        return {"ms": do_bench(lambda: calls[provider](x)), "size": size}
     return bench
 
 def run_all(made, calls, sizes):
@@ -269,7 +251,7 @@ def run_all(made, calls, sizes):
     for size in sizes:
         for provider in ("other", "third", "mine"):
             row = bench(provider, size)
-            print("row", provider, row.size, row.ms == row.ms)
+            print("row", provider, row["size"], row["ms"] == row["ms"])
 '''
 
 
@@ -305,7 +287,7 @@ def test_what_is_not_wanted_is_built_once_of_each_function(changed):
 @pytest.mark.slow  # times two sides, the first trial twice
 @pytest.mark.parametrize("how", mostly_nightly(["raises", "stale"], "raises"))
 def test_a_script_that_needs_such_a_call_gets_it(changed, how):
-    needs = HELPER.replace("import dataclasses", "import dataclasses\nimport torch\nheld = [torch.zeros(8)]")
+    needs = HELPER.replace("\nfrom triton", "\nimport torch\nheld = [torch.zeros(8)]\nfrom triton")
     if how == "raises":
         needs = needs.replace("        x = made(", "        held.append(provider)\n        x = made(")
         needs += "            assert held[-1] == provider\n"
@@ -335,7 +317,7 @@ SIDE = SideSurvey(
     ),
     ScriptEnd(),
 )
-SURVEY = Survey("d", {"base": SIDE, "head": SIDE})
+SURVEY = Survey({"base": SIDE, "head": SIDE})
 
 
 def test_calls_without_a_wanted_closure_are_left_out():
