@@ -103,6 +103,7 @@ def test_spikes_in_a_row_at_the_end_are_a_level_where_the_series_has_no_others(o
     values[[-9, -7]] *= 1.1
     values[-3:] *= 1.2
     assert indices(values) == found
+    assert indices(1 / values) == found, "faster as well as slower"
 
 
 def test_a_level_of_which_the_noise_is_nothing_is_found_exactly():
