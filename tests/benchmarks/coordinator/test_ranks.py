@@ -75,8 +75,8 @@ class StandIn:
         self.label, self.alive = label, True
         type(self).started.append((label, self.home))
 
-    def post(self, *_, **__):
-        pass
+    def post(self, *_, per_rank, **__):
+        self.per_rank = per_rank
 
     def collect(self):
         answer = self.answers.get(self.home, {"home": self.home})
@@ -125,6 +125,12 @@ def test_the_first_pool_finds_out_alone_and_the_second_is_told(pools):
 def test_a_home_that_was_asked_for_is_told_to_all(pools):
     assert pools(heap="torch").heaps == {"base": {"home": "torch"}, "head": {"home": "torch"}}
     assert StandIn.started == [("k.base", "torch"), ("k.head", "torch")]
+
+
+@pytest.mark.parametrize(("cores", "of_rank"), [((), [None] * 5), ((4, 6), [4, 6, 4, 6, 4])])
+def test_ranks_share_the_cores_that_are_theirs_in_turn(pools, cores, of_rank):
+    ranks = pools(world=5, gpu=False, cores=cores).pools["head"].per_rank
+    assert [(one["rank"], one["device"], one["core"]) for one in ranks] == [(n, "cpu", of_rank[n]) for n in range(5)]
 
 
 def test_a_crash_while_the_homes_are_tried_leads_to_ipc(pools):

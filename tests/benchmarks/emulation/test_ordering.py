@@ -93,6 +93,13 @@ def test_a_read_of_what_is_not_known_to_be_visible_is_a_race():
     assert races.conflict(store, (none, np.array([3, 0]), none), (0, 1, 4)).what == "overwritten before it was read"
 
 
+@pytest.mark.parametrize("name", ["BUFFER_LOAD_DWORD", "BUFFER_ATOMIC_ADD", "GLOBAL_STORE_DWORD", "BUFFER_WBL2"])
+def test_an_access_with_a_scope_may_meet_another_and_a_write_back_is_no_access(name):
+    named = replace(STREAM, instruction=replace(STREAM.instruction, name=name))
+    atomic = [replace(named, scope=scope).atomic for scope in (WORKGROUP, AGENT, SYSTEM)]
+    assert atomic == [False, name != "BUFFER_WBL2", name != "BUFFER_WBL2"]
+
+
 def test_places_outside_of_every_buffer_are_refused():
     memory = FlatMemory([(1000, np.ones(8, np.uint8), "x"), (5000, np.ones(8, np.uint8), "y")])
     place = int(memory.places(np.array([5004], np.uint64), 4)[0])

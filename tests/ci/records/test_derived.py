@@ -22,7 +22,7 @@ from benchmarks.programs.reader import readers
 from ci.__main__ import main
 from ci.history import reading, triage
 from ci.history.types import Direction, EventKind
-from ci.records import derived, rates, store
+from ci.records import derived, importing, rates, store
 from ci.records import derived as derive
 from ci.records import store as records
 from ci.records.devices import DeviceAtWork, combined, devices_at_work, devices_in, devices_text
@@ -258,6 +258,15 @@ def test_import_says_what_it_did(tmp_path):
         bad = run("import", files, wrong)
         assert bad.exit_code == 3
         assert said in bad.output
+
+
+@pytest.mark.parametrize(("most", "shown"), [(3, False), (4, True)])
+def test_more_imported_rows_than_pages_take_are_named_and_left_out(tmp_path, monkeypatch, most, shown):
+    monkeypatch.setattr(importing, "MOST_ROWS", most)
+    run("import", ROOT / "tests/recordings/programs/hyperfine.json", "--results", tmp_path, "--machine", "node-3")
+    frame = records.load(tmp_path)
+    named = any("4 imported rows are more than the 3 that pages take" in one for one in frame.attrs["problems"])
+    assert (len(frame) > 0, named) == (shown, not shown)
 
 
 def test_an_import_is_the_same_in_every_time_zone(tmp_path, monkeypatch):
