@@ -9,14 +9,17 @@ Two forms are known, each in one list of statements:
 
 What stands in a `with` of a profiler (torch.profiler.profile, a variable that may hold one, triton.profiler's scopes, a
 context of the script's own with proton in its name) is such a region, too; the script has from the profiler what it
-shows, of a run beside ours.  What flushes a cache before a call is not in what is timed: the harness does that.
+shows, of a run beside ours.  A profiler around a region that has clocks is left out where nothing reads it: it takes
+0.1 to 1 s of a rank for which the others wait.  What flushes a cache before a call is not in what is timed: the harness
+does that.
 
 The text is rewritten before it is compiled, lines kept.  What is timed stays as it is and runs once as the script has
 it, but for a loop whose rounds are all alike, of which some are enough; unless timers went off inside (then it is the
 script's way of saying how long all took, and is left alone), one round of the loop, or all of it where it is no loop of
 `range`, is handed to the interceptor, and the script's readings are as far apart as the samples say.  A region that is
-met again with the same name and the same objects, as a warm-up or a repetition is, is not timed again.  Where a region
-cannot be handed over, its line is kept with the reason.
+met again with the same name and the same objects, as a warm-up or a repetition is, is not timed again; in a loop around
+it some of its rounds are enough, and of a loop that calls the same without a clock, to warm up.  Where a region cannot
+be handed over, its line is kept with the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ import os
 import statistics
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from .interception import MOST, REGION, Interceptor, TimerCall, counter
@@ -82,6 +85,7 @@ class OwnClocks:
         self._to = to
         self._known: dict[Any, tuple[Sequence[Any], float | None]] = {}
         self._pairs: dict[tuple[int, int], tuple[Any, Any, float | None]] = {}
+        self._met: dict[Any, tuple[int, Any]] = {}
         self.untaken: list[str] = []
         self.totals: list[str] = []
 
@@ -95,25 +99,28 @@ class OwnClocks:
         reads: Sequence[tuple[str, Callable[[], Any]]],
         function: Callable[[], Any] | None,
         rounds: Sequence[str],
+        alike: bool,
     ) -> float | None:
         """Seconds between the two readings, None for what the clock says.
 
         once: one round.  whole: as the script has it, in so many rounds where they are alike.  many: rounds.
         reads: values by name that a round reads.  function: what is called, for its name.  rounds: variables that say
-        how many.
+        how many.  alike: so are the rounds of the loop around it.
         """
-        frame = sys._getframe(1)
+        frame, place = sys._getframe(1), (site, _marks(reads))
+        times, known = self._met.get(place, (0, None))
+        if times >= ROUNDS and (seconds := self._held(known)) is not None:
+            return seconds * max(1, many())
         if not self._to.wants(frame):
             whole(sys.maxsize)
             return None
 
         def asked() -> tuple[TimerCall, list[Any], Any]:
-            values = {name: value for name, read in reads if (value := _read(read)) is not _UNBOUND}
+            values = [value for _, read in reads if (value := _read(read)) is not _UNBOUND]
             named = _read(function) if function else None
             said = None if named is _UNBOUND else named
-            call = TimerCall(timer, once, tuple(values.values()), function=said, rounds=rounds)
-            marks = tuple((name, _mark(value)) for name, value in values.items())
-            return call, list(values.values()), (site, self._to.name(call, frame), marks)
+            call = TimerCall(timer, once, tuple(values), function=said, rounds=rounds)
+            return call, values, (site, self._to.name(call, frame), _marks(reads))
 
         before = self._to.taken
         whole(ROUNDS if self._held(asked()[-1]) is None else 1)
@@ -124,6 +131,8 @@ class OwnClocks:
         if seconds is None:
             seconds = statistics.fmean(self._to.time(call, frame).seconds)
             self._known[key] = [ref for value in values if (ref := _weak(value))], seconds
+        if alike:
+            self._met[place] = times + 1, key
         return seconds * max(1, many())
 
     def _held(self, key: Any) -> float | None:
@@ -137,6 +146,14 @@ class OwnClocks:
         for at, one in enumerate(over, 1):
             if at < most or at == len(over) or self._to.taken != before:
                 yield one
+
+    def repeated(self, over: range) -> Iterator[int]:
+        """The rounds of a loop around regions: only in one run of it are they alike."""
+        outer, self._met = self._met, {}
+        try:
+            yield from over
+        finally:
+            self._met = outer
 
     def events(self, start: Any, end: Any, seconds: float | None) -> None:
         """Two events lie so far apart; None for what they say themselves."""
@@ -166,6 +183,10 @@ def _read(read: Callable[[], Any]) -> Any:
         return read()
     except Exception:  # a name that has no value yet, an attribute that is not there
         return _UNBOUND
+
+
+def _marks(reads: Sequence[tuple[str, Callable[[], Any]]]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, _mark(value)) for name, read in reads if (value := _read(read)) is not _UNBOUND)
 
 
 def _mark(value: Any) -> Any:
@@ -211,7 +232,9 @@ class _Rewriter(ast.NodeTransformer):
         self._file = file
         self._modules, self._functions = _imports(tree)
         self._scopes: list[ast.AST] = [tree]
-        self._rounds: list[str] = []
+        self._loops: list[ast.For] = []
+        self._timed: set[tuple[ast.AST, str]] = set()
+        self._warm_ups: list[tuple[ast.AST, ast.For]] = []
         self._count = 0
         self._profilers = _profiler_names(tree)
         profilers = {"profile" for node in ast.walk(tree) if self._profiles(node)}
@@ -224,18 +247,25 @@ class _Rewriter(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:
         """Inner regions first: what holds one is no region."""
         scope = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda))
-        counts = counter(node)
-        outer = self._rounds
+        outer = self._loops
         if scope:
             self._scopes.append(node)
-            self._rounds = []
-        elif counts:
-            self._rounds = [*outer, counts]
+            self._loops = []
+        elif isinstance(node, ast.For) and counter(node):
+            self._loops = [*outer, node]
         node = super().generic_visit(node)
         for field in ("body", "orelse", "finalbody"):
             if isinstance(held := getattr(node, field, None), list):
                 setattr(node, field, self._rewritten(held))
-        self._rounds = outer
+        if isinstance(node, ast.For) and self._loops != outer:
+            if _has_clock(node):
+                node.iter = ast.copy_location(_call("repeated", node.iter), node)
+            elif _alike(node.body, [node]):
+                self._warm_ups.append((self._scopes[-1], node))
+        self._loops = outer
+        for where, loop in self._warm_ups if isinstance(node, ast.Module) else ():
+            if (where, _work(loop.body)) in self._timed:
+                loop.iter = ast.copy_location(_call("rounds", loop.iter, ast.Constant(ROUNDS)), loop)
         if scope:
             self._scopes.pop()
         called = node.func if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords else None
@@ -250,6 +280,9 @@ class _Rewriter(ast.NodeTransformer):
             first = left.pop(0)
             if isinstance(first, ast.With) and self._profiles(first) and not _has_clock(first):
                 done += self._of_profiler(first)
+                continue
+            if isinstance(first, ast.With) and self._profiles(first) and not self._is_read(first.items):
+                done += first.body
                 continue
             done.append(first)
             begins = self._begins(first)
@@ -289,6 +322,12 @@ class _Rewriter(ast.NodeTransformer):
         """Whether it is the `with` of a profiler."""
         items = [one.context_expr for one in node.items] if isinstance(node, ast.With) else []
         return any(_is_profiler(one) or getattr(one, "id", "") in self._profilers for one in items)
+
+    def _is_read(self, items: Sequence[ast.withitem]) -> bool:
+        """Whether a profiler is used anywhere but in its `with`."""
+        parts = [part for one in items for part in (one.context_expr, one.optional_vars)]
+        names = {part.id for part in parts if isinstance(part, ast.Name)}
+        return len(items) > 1 or _loads([self._scopes[-1]], names) > _loads(items, names)
 
     # ---- where a region begins and ends --------------------------------------------------------------------------
 
@@ -351,7 +390,7 @@ class _Rewriter(ast.NodeTransformer):
         doing = inside if within is None else [one for one in within if not _steps(one)]
         loop = self._loop(doing)
         body = loop.body if loop is not None else doing
-        repeated = loop is not None or self._rounds or (len(self._scopes) > 1 and any(map(_waits, inside)))
+        repeated = loop is not None or self._loops or (len(self._scopes) > 1 and any(map(_waits, inside)))
         if begins.host and not repeated:
             raise _Total("it runs once, and nothing waits for a device: taken for a total")
         _refuse(inside)
@@ -359,10 +398,11 @@ class _Rewriter(ast.NodeTransformer):
         if not any(map(_calls, body)):
             raise _Untaken("it calls nothing")
         self._count += 1
+        self._timed.add((self._scopes[-1], _work(body)))
         once, whole, name = (f"{REGION}{what}_{self._count}" for what in ("once", "whole", "seconds"))
         carried, stored, read = _names(body)
         own = {node.id for node in _stored(loop.target)} if loop is not None else set()
-        reads = sorted((read - own - set(self._rounds)) | (carried - own))
+        reads = sorted((read - own - set(map(counter, self._loops))) | (carried - own))
         marked = [one for one in reads if one not in carried]
         made: list[ast.stmt] = []
         written = sorted(_names(inside)[1])
@@ -381,7 +421,10 @@ class _Rewriter(ast.NodeTransformer):
         named = ast.Constant(timer or ("clock" if begins.host else "events"))
         counts = ast.Tuple([ast.Constant(n.id) for n in ast.walk(many) if isinstance(n, ast.Name)], ast.Load())
         site = ast.Constant(f"{self._file}:{self._count}")
-        taken = _call("region", site, named, _load(once), _load(whole), _lambda(many), pairs, function, counts)
+        around = self._loops[-1].body if self._loops else [self._scopes[-1]]
+        unread = _loads(around, written) == _loads(inside, written)  # what it writes has the script of its last round
+        alike = ast.Constant(bool(self._loops) and unread and _alike(inside, self._loops))
+        taken = _call("region", site, named, _load(once), _load(whole), _lambda(many), pairs, function, counts, alike)
         made.append(ast.Assign([ast.Name(name, ast.Store())], taken))
         return made, name
 
@@ -392,7 +435,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _whole(self, name: str, inside: list[ast.stmt], written: list[str], loop: ast.For | None) -> ast.FunctionDef:
         """What stands in the region, as a function of how many rounds are enough of a loop whose rounds are alike."""
-        if loop is not None and _alike(loop):
+        if loop is not None and _alike(loop.body, [loop]):
             few = copy.copy(loop)
             few.iter = _call("rounds", loop.iter, _load(MOST))
             inside = [few if one is loop else one for one in inside]
@@ -544,18 +587,29 @@ def _refuse(inside: list[ast.stmt]) -> None:
         raise _Untaken("it leaves a loop")
 
 
-def _alike(loop: ast.For) -> bool:
-    """Whether every round of a loop does the same and leaves nothing but its own: it changes no container, carries
+def _alike(body: Sequence[ast.stmt], loops: Sequence[ast.For]) -> bool:
+    """Whether every round of loops does the same and leaves nothing but its own: it changes no container, carries
     nothing on, and knows its number modulo something at most.
     """
-    nodes = list(_nodes(loop.body))
+    nodes, counters = list(_nodes(body)), set(map(counter, loops))
     modulo = [node.left for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)]
-    numbered = [node for node in nodes if getattr(node, "id", "") == counter(loop) and node not in modulo]
+    numbered = [node for node in nodes if getattr(node, "id", "") in counters and node not in modulo]
     stored = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store)]
     called = [node.func for node in nodes if isinstance(node, ast.Call)]
     kept = [one for one in called if isinstance(one, ast.Attribute) and one.attr in KEEPS]
     plain = all(isinstance(one, (ast.Name, ast.Tuple)) for one in stored)
-    return plain and not (numbered or kept or _names(loop.body)[0])
+    return plain and not (numbered or kept or _names(body)[0])
+
+
+def _work(body: Sequence[ast.stmt]) -> str:
+    """What statements compute, as text, apart from waiting and flushing."""
+    work = [one for one in body if not (_waits(one) or _flushes(one))]
+    return " ".join(ast.dump(getattr(one, "value", None) or one) for one in work)
+
+
+def _loads(nodes: Sequence[ast.AST], names: Collection[str]) -> int:
+    """How often names are read."""
+    return sum(getattr(one, "id", "") in names and isinstance(one.ctx, ast.Load) for one in _nodes(nodes))  # type: ignore[attr-defined]
 
 
 def _outside_loops(node: ast.AST) -> Iterator[ast.AST]:

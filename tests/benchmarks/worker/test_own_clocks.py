@@ -206,6 +206,57 @@ def test_of_a_loop_whose_rounds_are_alike_some_are_enough(body, calls, monkeypat
     assert [one[1] for one in held["found"]] == [999] * 3
 
 
+EVERY_ROUND = """
+from contextlib import contextmanager
+calls, kept, profiled = [], [], []
+@contextmanager
+def profile():
+    profiled.append(1)
+    yield profiled
+def called(x):
+    calls.append(x)
+    return x
+def bench(fn, iters):
+    for _ in range(iters):
+        WARM_UP
+    starts, ends = ([Event() for _ in range(iters)] for _ in "12")
+    prof = profile()
+    with prof:
+        for i in range(iters):
+            starts[i].record()
+            TIMED
+            ends[i].record()
+            AFTER
+    return [s.elapsed_time(e) for s, e in zip(starts, ends)]
+found = bench(called, 100)
+"""
+
+
+@pytest.mark.parametrize(
+    ("warm_up", "timed", "after", "calls", "profiled"),
+    [
+        ("fn(3)", "fn(3)", "pass", 10 + 10 + 2, 0),
+        ("out = fn(3)", "out = fn(3)", "pass", 10 + 10 + 2, 0),
+        ("fn(4)", "fn(3)", "pass", 100 + 10 + 2, 0),  # another call
+        ("fn(3)", "out = fn(3)", "kept.append(out)", 10 + 100 + 2, 0),  # the script has it of every round
+        ("fn(3)", "fn(i)", "pass", 100 + 100 + 2, 0),  # every round another
+        ("fn(3)", "fn(3)", "prof", 10 + 10 + 2, 1),
+    ],
+)
+def test_a_loop_around_a_region_and_a_warm_up_call_it_a_few_times(warm_up, timed, after, calls, profiled, monkeypatch):
+    text = EVERY_ROUND.replace("WARM_UP", warm_up).replace("TIMED", timed).replace("AFTER", after)
+    held, taken, untaken = ran(text, monkeypatch)
+    assert (len(held["calls"]), len(held["profiled"]), len(taken.closures), untaken) == (calls, profiled, 1, [])
+    assert held["found"] == [500.0] * 100
+
+
+def test_what_a_loop_meets_anew_is_timed_anew(monkeypatch):
+    text = EVERY_ROUND.replace("WARM_UP", "fn(3)").replace("TIMED", "fn(3)").replace("AFTER", "pass")
+    held, taken, _ = ran(text + "bench(abs, 20)\nagain = bench(called, 20)\n", monkeypatch)
+    assert [key for key, _, _ in taken.closures] == ["called/bench.called:fn=called", "abs/bench.abs:fn=abs"]
+    assert (held["again"], len(held["calls"])) == ([500.0] * 20, (10 + 10 + 2) + (10 + 10))
+
+
 def test_what_times_more_inside_is_a_total(monkeypatch):
     total = HOST.replace("found = ", "wholes = []\ndef whole():\n    wholes.append(1)\n    return ") + (
         "def main(n):\n    begin = time.time()\n    for _ in range(n):\n        found = whole()\n"
