@@ -94,11 +94,11 @@ class Code:
         """A number of 64 bits for each lane."""
         return self.ir.Constant(self.ir.VectorType(self.i64, LANES), list(values))
 
-    def splat(self, value: Any, kind: Any = None) -> Any:
+    def splat(self, value: Any, kind: Any = None, count: int = LANES) -> Any:
         """The same number for every lane."""
-        many = self.ir.VectorType(kind or self.i64, LANES)
+        many = self.ir.VectorType(kind or self.i64, count)
         first = self.b.insert_element(self.ir.Constant(many, self.ir.Undefined), value, self.ir.Constant(self.i32, 0))
-        places = self.ir.Constant(self.ir.VectorType(self.i32, LANES), [0] * LANES)
+        places = self.ir.Constant(self.ir.VectorType(self.i32, count), [0] * count)
         return self.b.shuffle_vector(first, self.ir.Constant(many, self.ir.Undefined), places)
 
     def flags(self, mask: Any) -> Any:

@@ -16,6 +16,9 @@ from .waves import LANES
 ALL = (1 << 32) - 1
 """A limit of accesses that are all complete."""
 
+PART = 16
+"""Lanes next to each other that are moved together, and notes that are compared together."""
+
 
 def _notes(c: Code) -> tuple[Any, Any, Any]:
     """Where a workgroup's notes begin of the last stores, of loads, and of loads before those by another wave."""
@@ -91,56 +94,65 @@ def race(made: Any) -> Any:
 def _order(made: Any, what: str, size: int, shift: int) -> Any:
     """What "race" does with lanes of an aligned access before which all is complete; the other lanes.
 
-    Places that one instruction has accessed have the same note: it is looked at once, and then compared.
+    Places that one instruction has accessed have the same note: it is looked at once, and then compared.  even: whether
+    each lane's bytes come after those of the one before it.
     """
-    c = Code(made, f"order_{what}_{size}_{shift}", "i", "pppii")
-    context, _, addresses, mask, queue = c.args
-    count = size >> shift
-    many = c.ir.VectorType(c.i64, count)
-    reduce = f"llvm.vector.reduce.or.v{count}i64"
-    any_bit = made.globals.get(reduce) or c.ir.Function(made, c.ir.FunctionType(c.i64, [many]), reduce)
+    c = Code(made, f"order_{what}_{size}_{shift}", "i", "pppiii")
+    context, _, addresses, mask, queue, even = c.args
     note, me, notes = _note(c, queue), c.field(context, NOW), _notes(c)
-    left = c.var(0)
-
-    def spread(value: Any) -> Any:
-        first = c.b.insert_element(c.ir.Constant(many, c.ir.Undefined), value, c.const(0))
-        places = c.ir.Constant(c.ir.VectorType(c.i32, count), [0] * count)
-        return c.b.shuffle_vector(first, c.ir.Constant(many, c.ir.Undefined), places)
-
-    every, mine, by_wave = spread(note), spread(c.b.shl(me, c.const(56))), c.ir.Constant(many, [56] * count)
-    complete = [c.var(0) for _ in notes]
-    with c.lanes(mask) as lane:
-        address = c.get(c.element(addresses, lane))
-        at = [c.element(base, c.b.lshr(address, c.const(shift))) for base in notes]
-        stores, loads, others = at
-        late = c.var(c.b.and_(address, c.const((1 << shift) - 1)))
-        for noted, fine in zip(at if what == "store" else [stores], complete, strict=False):
-            before = c.b.load(noted, typ=many, align=8)
-            unlike = c.b.call(any_bit, [c.b.xor(before, spread(c.get(fine)))])
-            with c.b.if_then(c.b.icmp_unsigned("!=", unlike, c.const(0))):
-                for place in range(count):
-                    one = c.b.extract_element(before, c.const(place))
-                    c.b.store(c.b.or_(c.get(late), c.b.zext(_is_late(c, one), c.i64)), late)
-                    c.b.store(one, fine)
-        with c.b.if_else(c.b.icmp_unsigned("!=", c.get(late), c.const(0))) as (then, otherwise):
-            with then:
-                for fine in complete:
-                    c.b.store(c.const(0), fine)
-                c.b.store(c.b.or_(c.get(left), c.b.shl(c.const(1), lane)), left)
-            with otherwise:
-                if what == "load":
-                    before = c.b.load(loads, typ=many, align=8)
-                    unlike = c.b.lshr(c.b.xor(before, mine), by_wave)
-                    with c.b.if_then(c.b.icmp_unsigned("!=", c.b.call(any_bit, [unlike]), c.const(0))):
-                        another = c.b.icmp_unsigned("!=", unlike, c.ir.Constant(many, [0] * count))
-                        c.b.store(c.b.select(another, before, c.b.load(others, typ=many, align=8)), others, align=8)
-                c.b.store(every, stores if what == "store" else loads, align=8)
+    left, complete = c.var(0), [c.var(0) for _ in notes]
+    together = 1 << (max(1, PART // (size >> shift)).bit_length() - 1)
+    with c.b.if_else(c.b.icmp_unsigned("!=", even, c.const(0))) as (then, otherwise):
+        with then, c.repeat(LANES // together) as part:
+            address = c.b.add(c.get(addresses), c.b.mul(part, c.const(together * size)))
+            lanes = c.b.shl(c.const((1 << together) - 1), c.b.mul(part, c.const(together)))
+            _noted(c, what, address, shift, together * size >> shift, note, me, notes, complete, left, lanes)
+        with otherwise, c.lanes(mask) as lane:
+            lanes, address = c.b.shl(c.const(1), lane), c.get(c.element(addresses, lane))
+            _noted(c, what, address, shift, size >> shift, note, me, notes, complete, left, lanes)
     c.b.ret(c.get(left))
     return c.function
 
 
-def watch(c: Code, what: str, size: int, race: Any, delta: Any) -> None:
-    """The order of an access to the LDS, which is about to be made."""
+def _noted(
+    c: Code, what: str, address: Any, shift: int, count: int, note: Any, me: Any, notes: Any, complete: Any, left: Any,
+    lanes: Any,
+) -> None:  # fmt: skip
+    """Note an access to `count` places from an address on if all before it is complete; else its lanes are left.
+
+    complete: the last note of stores, loads and loads of others that is known to be.
+    """
+    many = c.ir.VectorType(c.i64, count)
+    every, mine = c.splat(note, count=count), c.splat(c.b.shl(me, c.const(56)), count=count)
+    at = [c.element(base, c.b.lshr(address, c.const(shift))) for base in notes]
+    stores, loads, others = at
+    late = c.var(0)
+    c.b.store(c.b.and_(address, c.const((1 << shift) - 1)), late)
+    for noted, fine in zip(at if what == "store" else [stores], complete, strict=False):
+        before = c.b.load(noted, typ=many, align=8)
+        unlike = c.reduced("or", c.b.xor(before, c.splat(c.get(fine), count=count)))
+        with c.b.if_then(c.b.icmp_unsigned("!=", unlike, c.const(0))):
+            for place in range(count):
+                one = c.b.extract_element(before, c.const(place))
+                c.b.store(c.b.or_(c.get(late), c.b.zext(_is_late(c, one), c.i64)), late)
+                c.b.store(one, fine)
+    with c.b.if_else(c.b.icmp_unsigned("!=", c.get(late), c.const(0))) as (then, otherwise):
+        with then:
+            for fine in complete:
+                c.b.store(c.const(0), fine)
+            c.b.store(c.b.or_(c.get(left), lanes), left)
+        with otherwise:
+            if what == "load":
+                before = c.b.load(loads, typ=many, align=8)
+                unlike = c.b.lshr(c.b.xor(before, mine), c.ir.Constant(many, [56] * count))
+                with c.b.if_then(c.b.icmp_unsigned("!=", c.reduced("or", unlike), c.const(0))):
+                    another = c.b.icmp_unsigned("!=", unlike, c.ir.Constant(many, [0] * count))
+                    c.b.store(c.b.select(another, before, c.b.load(others, typ=many, align=8)), others, align=8)
+            c.b.store(every, stores if what == "store" else loads, align=8)
+
+
+def watch(c: Code, what: str, size: int, race: Any, delta: Any, even: Any) -> None:
+    """The order of an access to the LDS, which is about to be made; even: as of "order"."""
     context, record, addresses, mask, data, queue = c.args
     mine = c.at(c.field(context, BLOCKS, c.pointer), c.b.mul(c.field(context, NOW), c.const(WAVE_BYTES)))
     full, waited = c.b.sub(c.field(mine, ISSUED + 8), c.const(MOST["vm"])), c.field(mine, WAITED + 8)
@@ -151,7 +163,8 @@ def watch(c: Code, what: str, size: int, race: Any, delta: Any) -> None:
     left = c.var(mask)
     for shift in (one for one in range(3) if size >> one):
         with c.b.if_then(c.b.icmp_unsigned("==", c.field(context, UNIT), c.const(shift))):
-            c.b.store(c.b.call(_order(c.b.module, what, size, shift), [context, record, addresses, mask, queue]), left)
+            order = _order(c.b.module, what, size, shift)
+            c.b.store(c.b.call(order, [context, record, addresses, mask, queue, c.b.zext(even, c.i64)]), left)
     with c.b.if_then(c.b.icmp_unsigned("!=", c.get(left), c.const(0))):
         how = c.b.add(c.b.shl(queue, c.const(1)), c.const(int(what == "store")))
         differs = c.get(left) if what == "load" else _changed(c, size, c.get(left), delta)
@@ -196,3 +209,31 @@ def move(c: Code, what: str, size: int, delta: Any) -> None:
             else:
                 value = c.b.load(held, typ=c.i32)
                 c.b.store(value if size >= 4 else c.b.trunc(value, part), there, align=1)
+
+
+def move_together(c: Code, what: str, size: int, delta: Any) -> None:
+    """As `move`, of all lanes, each of which accesses the bytes after those of the one before it."""
+    _, _, addresses, _, data, _ = c.args
+    start, words, word = c.b.inttoptr(c.b.add(c.get(addresses), delta), c.pointer), max(1, size // 4), c.i32
+    part = c.ir.IntType(8 * min(4, size))
+    many, some, twice = (c.ir.VectorType(*one) for one in ((part, PART * words), (word, PART), (word, 2 * PART)))
+    with c.repeat(LANES // PART) as number:
+        there = c.at(start, c.b.mul(number, c.const(PART * size)))
+        held = [
+            c.element(data, c.b.add(c.b.mul(number, c.const(PART)), c.const(LANES * each)), word)
+            for each in range(words)
+        ]
+        if what == "load":
+            value = c.b.load(there, typ=many, align=1)
+            for each, into in enumerate(held):
+                places = c.ir.Constant(some, [*range(each, PART * words, words)])
+                one = c.b.shuffle_vector(value, value, places)
+                c.b.store(one if size >= 4 else c.b.zext(one, some), into, align=64)
+        else:
+            values = [c.b.load(one, typ=some, align=64) for one in held]
+            while len(values) > 2:
+                pairs = zip(values[::2], values[1::2] + values[-1:], strict=False)
+                values = [c.b.shuffle_vector(*pair, c.ir.Constant(twice, [*range(2 * PART)])) for pair in pairs]
+            order = [each * PART + lane for lane in range(PART) for each in range(words)]
+            value = c.b.shuffle_vector(values[0], values[-1], c.ir.Constant(c.ir.VectorType(word, len(order)), order))
+            c.b.store(value if size >= 4 else c.b.trunc(value, many), there, align=1)

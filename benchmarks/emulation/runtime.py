@@ -62,7 +62,7 @@ from .layout import (
 )
 from .layout import COUNT as TIMES
 from .programs import MOST
-from .races import ALL, move, race, watch
+from .races import ALL, PART, move, move_together, race, watch
 from .waves import LANES
 
 WHATS = ("load", "store", "atomic")
@@ -77,6 +77,9 @@ SLOTS = 256
 
 SIZES = (1, 2, 4, 8, 12, 16)
 
+MARKED_AT_ONCE = 57
+"""Lines whose bits lie in 8 bytes, wherever the first one's is."""
+
 
 def module() -> str:
     """The text of all of them."""
@@ -84,9 +87,8 @@ def module() -> str:
 
     made = ir.Module()
     functions: dict[str, Any] = {}
-    functions["even"] = _even(made)
-    functions["span"] = _span(made)
-    _reach(made, functions["span"])
+    functions["stride"] = _stride(made)
+    _reach(made, functions["stride"], _span(made))
     _reach_scalar(made)
     functions["insert"] = _insert(made)
     functions["mark"] = _mark(made)
@@ -102,14 +104,22 @@ def module() -> str:
     return str(made)
 
 
-def _even(made: Any) -> Any:
-    """Whether all lanes access memory, each where the one before it ended."""
-    c = Code(made, "even", "b", "pii")
-    addresses, mask, size = c.args
-    c.returned_if(c.b.icmp_signed("!=", mask, c.const(-1)), c.ir.Constant(c.i1, 0))
-    steps = c.b.mul(c.splat(size), c.constants(range(LANES)))
-    expected = c.b.add(c.splat(c.get(addresses)), steps)
-    c.b.ret(c.b.icmp_unsigned("==", c.mask(c.b.icmp_unsigned("==", c.vector(addresses), expected)), c.const(-1)))
+def _stride(made: Any) -> Any:
+    """How many bytes each lane's address is after the one before, where all lanes access memory; -1 if it differs."""
+    c = Code(made, "stride", "i", "pi")
+    addresses, mask = c.args
+    none, part = c.const(-1), c.ir.VectorType(c.i64, PART)
+    c.returned_if(c.b.icmp_signed("!=", mask, none), none)
+    first = c.get(addresses)
+    step = c.b.sub(c.field(addresses, 8), first)
+    c.returned_if(c.b.icmp_unsigned(">", step, c.const((1 << 32) - 1)), none)
+    places = c.ir.Constant(part, [*range(PART)])
+    expected = c.b.add(c.splat(first, count=PART), c.b.mul(c.splat(step, count=PART), places))
+    following, unlike = c.splat(c.b.mul(step, c.const(PART)), count=PART), c.ir.Constant(part, None)
+    for start in range(0, LANES, PART):
+        there = c.b.load(c.at(addresses, 8 * start), typ=part, align=8)
+        unlike, expected = c.b.or_(unlike, c.b.xor(there, expected)), c.b.add(expected, following)
+    c.b.ret(c.b.select(c.b.icmp_unsigned("==", c.reduced("or", unlike), c.const(0)), step, none))
     return c.function
 
 
@@ -130,7 +140,7 @@ def _span(made: Any) -> Any:
     return c.function
 
 
-def _reach(made: Any, span: Any) -> None:
+def _reach(made: Any, stride: Any, span: Any) -> None:
     for local in (False, True):
         c = Code(made, f"reach_{'local' if local else 'memory'}", "b", "pppii")
         context, record, addresses, mask, size = c.args
@@ -138,7 +148,12 @@ def _reach(made: Any, span: Any) -> None:
         c.returned_if(c.b.icmp_unsigned("==", mask, c.const(0)), yes)
         with c.b.goto_entry_block():
             both = c.b.alloca(c.i64, 2)
-        c.b.call(span, [addresses, mask, both])
+        with c.b.if_else(c.b.icmp_signed(">=", c.b.call(stride, [addresses, mask]), c.const(0))) as (then, otherwise):
+            with then:
+                c.put(both, 0, c.get(addresses))
+                c.put(both, 8, c.field(addresses, 8 * (LANES - 1)))
+            with otherwise:
+                c.b.call(span, [addresses, mask, both])
         low, high = c.field(both, 0), c.field(both, 8)
 
         def fits(start: Any, length: Any, low=low, high=high, size=size, c=c) -> Any:
@@ -195,13 +210,13 @@ def _insert(made: Any) -> Any:
 
 
 def _mark(made: Any) -> Any:
-    """Set the bit of a line."""
-    c = Code(made, "mark", "v", "pi")
-    bits, line = c.args
+    """Set the bits of some lines, at most MARKED_AT_ONCE of them."""
+    c = Code(made, "mark", "v", "pii")
+    bits, line, count = c.args
     place = c.at(bits, c.b.lshr(line, c.const(3)))
-    byte = c.ir.IntType(8)
-    bit = c.b.shl(c.ir.Constant(byte, 1), c.b.and_(c.b.trunc(line, byte), c.ir.Constant(byte, 7)))
-    c.b.store(c.b.or_(c.b.load(place, typ=byte), bit), place)
+    ones = c.b.sub(c.b.shl(c.const(1), count), c.const(1))
+    more = c.b.shl(ones, c.b.and_(line, c.const(7)))
+    c.b.store(c.b.or_(c.b.load(place, typ=c.i64, align=1), more), place, align=1)
     c.b.ret_void()
     return c.function
 
@@ -211,9 +226,9 @@ def _counter(name: str, what: str) -> int:
 
 
 def _count_memory(made: Any, functions: dict[str, Any]) -> Any:
-    """Observer.memory; the last argument is 8 times the place of what is done among WHATS."""
-    c = Code(made, "count_memory", "v", "pppiii")
-    context, record, addresses, mask, size, what = c.args
+    """Observer.memory; what: 8 times the place of what is done among WHATS; the last argument is as of "stride"."""
+    c = Code(made, "count_memory", "v", "pppiiii")
+    context, record, addresses, mask, size, what, stride = c.args
     counters = c.field(context, COUNTERS, c.pointer)
     c.add(counters, what, c.b.mul(size, c.b.ctpop(mask)))
     buffer = c.field(record, CACHE + 16, c.pointer)
@@ -221,20 +236,24 @@ def _count_memory(made: Any, functions: dict[str, Any]) -> Any:
         c.field(buffer, c.b.add(what, c.const(LINES)), c.pointer),
         c.b.lshr(c.field(buffer, START), c.const(6)),
     )
+    with c.b.if_then(c.b.icmp_unsigned("<=", stride, c.const(64))):  # they leave out no line
+        first = c.get(addresses)
+        line, last = c.b.lshr(first, c.const(6)), c.field(addresses, 8 * (LANES - 1))
+        many = c.b.sub(c.b.lshr(c.b.add(last, c.b.sub(size, c.const(1))), c.const(6)), c.b.sub(line, c.const(1)))
+        with c.repeat(c.b.udiv(c.b.add(many, c.const(MARKED_AT_ONCE - 1)), c.const(MARKED_AT_ONCE))) as part:
+            begun = c.b.mul(part, c.const(MARKED_AT_ONCE))
+            left = c.b.sub(many, begun)
+            some = c.b.select(c.b.icmp_unsigned("<", left, c.const(MARKED_AT_ONCE)), left, c.const(MARKED_AT_ONCE))
+            c.b.call(functions["mark"], [bits, c.b.add(c.b.sub(line, first_line), begun), some])
+        apart = c.b.icmp_unsigned("!=", stride, c.const(0))
+        lanes = c.b.select(apart, c.const(LANES), c.const(1))
+        c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), c.b.mul(size, lanes))
+        c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), many)
+        c.b.ret_void()
     stamp = c.b.add(c.field(context, STAMP), c.const(1))
     c.put(context, STAMP, stamp)
     table = c.field(context, KEYS, c.pointer)
     lines_table = c.at(table, 16 * SLOTS)
-    with c.b.if_then(c.b.call(functions["even"], [addresses, mask, size])):
-        length = c.b.mul(size, c.const(LANES))
-        first = c.get(addresses)
-        line = c.b.lshr(first, c.const(6))
-        many = c.b.add(c.b.sub(c.b.lshr(c.b.sub(c.b.add(first, length), c.const(1)), c.const(6)), line), c.const(1))
-        with c.repeat(many) as number:
-            c.b.call(functions["mark"], [bits, c.b.add(c.b.sub(line, first_line), number)])
-        c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), length)
-        c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), many)
-        c.b.ret_void()
     with c.b.goto_entry_block():
         dense = c.b.inttoptr(c.b.ptrtoint(c.b.alloca(c.i64, LANES), c.i64), c.pointer)
     every = _without_gaps(c, addresses, mask, dense)
@@ -253,7 +272,7 @@ def _count_memory(made: Any, functions: dict[str, Any]) -> Any:
         for lanes, beyond in ((begun, c.const(0)), (entered, c.b.sub(size, c.const(1)))):
             with c.lanes(lanes) as lane:
                 line = c.b.lshr(c.b.add(c.get(c.element(dense, lane)), beyond), c.const(6))
-                c.b.call(functions["mark"], [bits, c.b.sub(line, first_line)])
+                c.b.call(functions["mark"], [bits, c.b.sub(line, first_line), c.const(1)])
         c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), c.b.mul(size, c.b.ctpop(fresh)))
         c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), c.b.add(c.b.ctpop(begun), c.b.ctpop(entered)))
         c.b.ret_void()
@@ -262,7 +281,7 @@ def _count_memory(made: Any, functions: dict[str, Any]) -> Any:
     def line_of(line: Any) -> None:
         with c.b.if_then(c.b.icmp_unsigned("!=", line, c.get(last_line))):
             c.bump(requests, c.b.call(functions["insert"], [lines_table, line, stamp]))
-            c.b.call(functions["mark"], [bits, c.b.sub(line, first_line)])
+            c.b.call(functions["mark"], [bits, c.b.sub(line, first_line), c.const(1)])
             c.b.store(line, last_line)
 
     with c.lanes(mask) as lane:
@@ -354,9 +373,9 @@ def _cycles(made: Any) -> Any:
 
 
 def _count_local(made: Any, functions: dict[str, Any], size: int, reads: bool) -> Any:
-    """Observer.local, counts.lds_cycles."""
-    c = Code(made, f"count_local_{size}_{int(reads)}", "v", "pppi")
-    context, record, addresses, mask = c.args
+    """Observer.local, counts.lds_cycles; the last argument is as of "stride"."""
+    c = Code(made, f"count_local_{size}_{int(reads)}", "v", "pppii")
+    context, record, addresses, mask, stride = c.args
     turned, words = reads and size == 16, max(1, size // BANK_BYTES)
     order, together = _READ_16.tolist() if turned else [*range(LANES)], BANKS // (words if words != 3 else 4)
     groups = [order[start : start + together] for start in range(0, LANES, together)]
@@ -364,12 +383,13 @@ def _count_local(made: Any, functions: dict[str, Any], size: int, reads: bool) -
     for lanes in groups:
         some = c.b.icmp_unsigned("!=", c.b.and_(mask, c.const(sum(1 << lane for lane in lanes))), c.const(0))
         passes = c.b.add(passes, c.b.zext(some, c.i64))
-    near = _near(c, addresses, mask, groups, size)
+    cycles = c.var(passes)
     if turned:
         aligned = c.b.icmp_unsigned("==", c.b.and_(c.get(addresses), c.const(size - 1)), c.const(0))
-        near = c.b.or_(near, c.b.and_(aligned, c.b.call(functions["even"], [addresses, mask, c.const(size)])))
-    cycles = c.var(passes)
-    with c.b.if_then(c.b.not_(near)):
+        even = c.b.and_(aligned, c.b.icmp_unsigned("==", stride, c.const(size)))
+    else:
+        even = c.b.icmp_unsigned("==", c.b.and_(stride, c.const(-1 - size)), c.const(0))
+    with c.b.if_then(c.b.not_(even)), c.b.if_then(c.b.not_(_near(c, addresses, mask, groups, size))):
         given = [context, addresses, mask, c.const(size), c.const(int(turned))]
         c.b.store(c.b.call(functions["cycles"], given), cycles)
         c.add(record, SECOND, c.b.sub(c.get(cycles), passes))
@@ -404,24 +424,21 @@ def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local:
     context, record, addresses, mask, data, queue = c.args
     with c.b.if_then(c.b.icmp_unsigned("==", mask, c.const(0))):
         c.b.ret_void()
-    given = [context, record, addresses, mask]
+    stride = c.b.call(functions["stride"], [addresses, mask])
+    even, given = c.b.icmp_unsigned("==", stride, c.const(size)), [context, record, addresses, mask]
     if local:
         count = _count_local(c.b.module, functions, size, what == "load")
-        c.b.call(count, given)
+        c.b.call(count, [*given, stride])
         delta = c.field(context, LDS)
         watched = c.b.icmp_unsigned("!=", c.field(context, SHADOW), c.const(0))
         with c.b.if_then(watched):
-            watch(c, what, size, functions["race"], delta)
+            watch(c, what, size, functions["race"], delta, even)
     else:
-        c.b.call(functions["count"], [*given, c.const(size), c.const(8 * WHATS.index(what))])
+        c.b.call(functions["count"], [*given, c.const(size), c.const(8 * WHATS.index(what)), stride])
         delta = c.field(c.field(record, CACHE + 16, c.pointer), DELTA)
-    if size == 4:
-        with c.b.if_then(c.b.call(functions["even"], [addresses, mask, c.const(size)])):
-            copy = c.b.module.declare_intrinsic("llvm.memcpy", [c.pointer, c.pointer, c.i64])
-            there = c.b.inttoptr(c.b.add(c.get(addresses), delta), c.pointer)
-            pair = [data, there] if what == "load" else [there, data]
-            c.b.call(copy, [*pair, c.const(4 * LANES), c.ir.Constant(c.i1, 0)])
-            c.b.ret_void()
+    with c.b.if_then(even):
+        move_together(c, what, size, delta)
+        c.b.ret_void()
     move(c, what, size, delta)
     c.b.ret_void()
 
