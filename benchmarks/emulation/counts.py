@@ -227,6 +227,8 @@ class Observer:
         share: workgroups of the launch for each that this has seen, by which what it counts itself is multiplied.
         """
         found = self._found
+        for what, kept in self._lines.items():
+            found.lines[what] += len(distinct(np.concatenate(kept)[None], np.True_))
         if share != 1:
             for name, value in vars(found).items():
                 many = isinstance(value, Counter)
@@ -239,8 +241,6 @@ class Observer:
             found.vector += times * LANES * (kind in VECTOR)
             unknown = found.matrix_cycles is None or issue is None
             found.matrix_cycles = None if unknown else found.matrix_cycles + issue * times
-        lines = {what: len(distinct(np.concatenate(kept)[None], np.True_)) for what, kept in self._lines.items()}
-        found.lines = Counter({what: round(share * count) for what, count in lines.items()})
         done = Counts(**{name: _sorted(value) for name, value in vars(found).items()})
         places = done.conflicts.items()
         done.conflicts = Counter({f"{name.lower()} at {at:#x}": cycles for (at, name), cycles in places})

@@ -160,10 +160,14 @@ def launch(
     sampled: of a launch that would take long, some workgroups are executed and stand for all (native.Sample).
     """
     chosen = _native() if watch is None and limit == LIMIT else None
-    waves = started(code, memory, arguments, grid, warps, registers=1 if chosen else REGISTERS)
+    groups = grid[0] * grid[1] * grid[2]
+    if chosen:
+        waves = started(code, memory, arguments, grid, warps, registers=1, groups=1)
+    else:
+        waves = started(code, memory, arguments, grid, warps)
     size = lds_bytes if lds_bytes is not None else code.lds_bytes or naming.our("kernels.hardware").lds_limit(code.arch)
-    machine = (chosen or Machine)(code, memory, grid[0] * grid[1] * grid[2], size, limit)
-    machine.watch = watch
+    machine = (chosen or Machine)(code, memory, groups, size, limit)
+    machine.watch, machine.grid = watch, grid
     if sampled and chosen:
         machine.sampled = True
     machine.run(waves)
@@ -173,7 +177,6 @@ def launch(
         executed[one.name.lower()] += times
     counts = machine.observer.counts([(one.name, one.cycles, times) for one, times in each], machine.share)
     places = {one.at: (one.name, times) for one, times in each}
-    groups = grid[0] * grid[1] * grid[2]
     part = None if machine.share == 1 else (round(groups / machine.share), groups)
     return Execution(code.name, code.arch, dict(executed.most_common()), counts, places, part)
 
@@ -197,10 +200,12 @@ def started(
     warps: int,
     rank: int = 0,
     registers: int = REGISTERS,
+    groups: int = 0,
 ) -> Waves:
     """The waves of a launch before their first instruction; adds what their first registers point to to the memory.
 
     rank: of several launches in one memory, which.  registers: vector registers that they have room for here.
+    groups: of the first workgroups alone.
     """
     _check_mode(code)
     dispatch = struct.pack("<HHHHHHIII", 0, 0, LANES * warps, 1, 1, 0, LANES * warps * grid[0], *grid[1:])
@@ -214,7 +219,7 @@ def started(
         if not memory.knows(start):
             contents = np.frombuffer(bytearray(code.image[start : start + size]), np.uint8)
             memory.add(start, contents, "constants of the code")
-    groups = grid[0] * grid[1] * grid[2]
+    groups = groups or grid[0] * grid[1] * grid[2]
     count = groups * warps
     s = np.zeros((128, count), np.uint32)
     ids = np.stack([np.repeat(np.arange(groups), warps), np.tile(np.arange(warps), groups)], axis=1)

@@ -33,6 +33,9 @@ from .waves import EXEC, LANES
 # The function of an instruction.
 
 
+MOST_NODES = 16
+"""Of an instruction that has code of its own for waves all of whose lanes are on."""
+
 TITLE = "THE_FUNCTION"
 """Of the function, until it has a name."""
 
@@ -95,7 +98,10 @@ class _Function(Body):
             written = effects.v if level == last else []
             if meeting or written or given:
                 self.masks = {number: node for number, node in masks.items() if node.level <= level}
-                self._loop(meeting, given, written)
+                if not meeting and not given and self._simple(written):
+                    self._two_loops(written)
+                else:
+                    self._loop(meeting, given, written)
         for parameter, node in effects.s:
             self._write_scalar(parameter, node)
         if effects.scc:
@@ -117,6 +123,23 @@ class _Function(Body):
         return "\n".join(
             [*tables, f"define i64 @{self.title}(ptr %st, ptr %rec) {{", body, ask if uses_ask else "", "}"]
         )
+
+    def _simple(self, written: list[Any]) -> bool:
+        """Whether it takes few nodes to write these in the lanes that are on: most waves have all of them on."""
+        masks = all(mask.what == "lane_bit" and mask.args[0].what == "exec" for _, _, mask in written)
+        return masks and len(ordered([value for _, value, _ in written])) <= MOST_NODES
+
+    def _two_loops(self, written: list[Any]) -> None:
+        """One for waves all of whose lanes are on, and one for others."""
+        mask = self.value(written[0][2].args[0], False)
+        every, some, both = (f"{one}{self._count}" for one in ("every", "some", "both"))
+        self.do(f"br i1 {self.put(f'icmp eq i64 {mask}, -1')}, label %{every}, label %{some}")
+        on = self.effects.graph.constant(1, BOOL)
+        for name, lanes in ((every, [(*one[:2], on) for one in written]), (some, written)):
+            self.lines.append(f"{name}:")
+            self._loop([], [], lanes)
+            self.do(f"br label %{both}")
+        self.lines.append(f"{both}:")
 
     def _loop(self, meeting: list[Node], given: list[Any], written: list[Any]) -> None:
         """All chunks: what other lanes need is put where they find it, then registers are written."""

@@ -60,6 +60,7 @@ class Machine:
     def __init__(self, code: KernelCode, memory: Memory, workgroups: int, lds_bytes: int, limit: int) -> None:
         self.code, self.limit = code, limit
         self.watch: Callable[[Machine, Instruction, Waves], None] | None = None
+        self.grid = workgroups, 1, 1
         self.share = 1.0
         """Workgroups of the launch for each one that is executed."""
         self.observer = Observer()

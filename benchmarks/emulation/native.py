@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -284,7 +284,7 @@ class NativeMachine(Machine):
         words[len(here.places), FUNCTION // 8] = library.address(UNKNOWN)
 
     def _context(self, waves: Waves) -> None:
-        self._warps = int(np.count_nonzero(waves.own() == waves.own()[0]))
+        self._warps = len(waves)
         scalars, lanes = np.zeros((len(waves), 128), np.uint32), np.ascontiguousarray(waves.v[0])
         used = np.flatnonzero(waves.s.any(1))
         scalars[:, used] = waves.s[used].T
@@ -309,7 +309,12 @@ class NativeMachine(Machine):
             context.UNIT: self._program.unit,
             context.RECORDS: self._base,
             context.NOTES: self._notes_bytes(),
+            context.COLUMNS: self.grid[0],
+            context.ROWS: self.grid[1],
         }
+        places = itertools.count(4 * self.code.user_sgpr_count, 4)
+        for axis, enabled in enumerate(self.code.workgroup_ids):
+            held[context.GROUP_IDS + 8 * axis] = next(places) if enabled else (1 << 64) - 1
         for place, value in held.items():
             self._context_words[place // 8] = value
         self._kept = (seen, keys, scalars, lanes)
@@ -328,10 +333,10 @@ class NativeMachine(Machine):
             if start in known:
                 continue
             count = (start + len(contents) - 1 >> 6) - (start >> 6) + 1
-            bits = [np.zeros(count // 8 + 1, np.uint8) for _ in runtime.WHATS]
+            bits = [np.zeros(count // 8 + 9, np.uint8) for _ in runtime.WHATS]  # 8 of them are written at once
             delta = contents.ctypes.data - start & (1 << 64) - 1
             table[len(self._lines)] = start, len(contents), delta, *(one.ctypes.data for one in bits)
-            self._lines.append((start >> 6, bits))
+            self._lines.append((start >> 6, count, bits))
         self._context_words[context.BUFFERS // 8] = table.ctypes.data
         self._context_words[context.COUNT // 8] = len(self._lines)
 
@@ -342,7 +347,7 @@ class NativeMachine(Machine):
         self._run_group = library.callable_of("run_group", number, pointer, pointer, number, number)
         self._begin = library.callable_of("begin", None, pointer, pointer, number)
         run_groups = library.callable_of("run_groups", number, pointer, pointer, number, number)
-        count = int(waves.ids[-1, 0]) + 1
+        count = len(self._alive)
         blocks, chosen = self._blocks(), _sample(count) if self.sampled and count > SAMPLE else []
         for group in chosen:
             self._range(run_groups, blocks, group, group + 1)
@@ -483,11 +488,21 @@ class NativeMachine(Machine):
                 getattr(found, name)[what] += value
             else:
                 setattr(found, name, getattr(found, name) + value)
-        for first, bits in self._lines:
-            for what, one in zip(runtime.WHATS, bits, strict=True):
-                touched = np.flatnonzero(np.unpackbits(one, bitorder="little"))
-                if len(touched):
-                    self.observer._lines.setdefault(what, []).append(touched + first)
+        for number, what in enumerate(runtime.WHATS):
+            found.lines[what] = self._touched(number, self.observer._lines.pop(what, []))
+
+    def _touched(self, what: int, asked: list[Any]) -> int:
+        """How many lines were touched by native code, which has their bits, or by the executor."""
+        touched, ends = 0, Counter[int]()
+        for first, count, several in self._lines:
+            bits = several[what]
+            for lines in asked:
+                here = lines[(lines >= first) & (lines < first + count)] - first
+                np.bitwise_or.at(bits, here >> 3, (1 << (here & 7)).astype(np.uint8))
+            touched += int(np.bitwise_count(bits).sum(dtype=np.int64))
+            for place in {0, count - 1}:  # which may be another buffer's, too
+                ends[first + place] += int(bits[place >> 3] >> (place & 7) & 1)
+        return touched - sum(times - 1 for times in ends.values() if times > 1)
 
 
 def _sample(count: int) -> list[int]:

@@ -18,10 +18,12 @@ from .context import (
     BUFFER_BYTES,
     BUFFERS,
     BYTES,
+    COLUMNS,
     COUNT,
     COUNTERS,
     DELTA,
     ENTRY,
+    GROUP_IDS,
     IDS,
     KEYS,
     LDS,
@@ -29,6 +31,7 @@ from .context import (
     LIMITS,
     LINES,
     NOW,
+    ROWS,
     SCALARS,
     SEEN,
     SHADOW,
@@ -456,18 +459,21 @@ def _begin(made: Any) -> None:
     copy = c.b.module.declare_intrinsic("llvm.memcpy", [c.pointer, c.pointer, c.i64])
     fill = c.b.module.declare_intrinsic("llvm.memset", [c.pointer, c.i64])
     no = c.ir.Constant(c.i1, 0)
-    warps = c.field(context, WARPS)
-    with c.repeat(warps) as wave:
+    rows, columns = c.field(context, ROWS), c.field(context, COLUMNS)
+    above = c.b.udiv(group, columns)
+    ids = (c.b.urem(group, columns), c.b.urem(above, rows), c.b.udiv(above, rows))
+    with c.repeat(c.field(context, WARPS)) as wave:
         block = c.at(blocks, c.b.mul(wave, c.const(WAVE_BYTES)))
-        index = c.b.add(c.b.mul(group, warps), wave)
-        c.b.call(
-            copy, [block, c.at(c.field(context, SCALARS, c.pointer), c.b.shl(index, c.const(9))), c.const(512), no]
-        )
+        scalars = c.at(c.field(context, SCALARS, c.pointer), c.b.shl(wave, c.const(9)))
+        c.b.call(copy, [block, scalars, c.const(512), no])
+        for axis, number in enumerate(ids):
+            place = c.field(context, GROUP_IDS + 8 * axis)
+            with c.b.if_then(c.b.icmp_signed(">=", place, c.const(0))):
+                c.put(block, place, c.b.trunc(number, c.i32))
         zero = c.ir.Constant(c.ir.IntType(8), 0)
         c.b.call(fill, [c.at(block, V), zero, c.field(context, V_BYTES), no])
-        c.b.call(
-            copy, [c.at(block, V), c.at(c.field(context, IDS, c.pointer), c.b.shl(index, c.const(8))), c.const(256), no]
-        )
+        first = c.at(c.field(context, IDS, c.pointer), c.b.shl(wave, c.const(8)))
+        c.b.call(copy, [c.at(block, V), first, c.const(256), no])
         for place, value in (
             (SCC, c.const(0)), (WORKGROUP, group), (WAVE, wave), (STATE, c.const(READY)),
             (STOPPED, c.field(context, ENTRY)), (CONTEXT, c.b.ptrtoint(context, c.i64)),
