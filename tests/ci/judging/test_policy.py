@@ -30,6 +30,12 @@ def test_sections_override_in_order_machine_kernel():
     assert made.settings("gemm", "cpu").same_within == 0.2
 
 
+@pytest.mark.parametrize(("seconds", "effect", "within"), [(10e-6, 0.05, 0.11), (10e-3, 0.003, 0.03)])
+def test_ranks_are_held_to_what_a_barrier_leaves_between_two_sides(seconds, effect, within):
+    settings = policy.Settings(smallest_effect=0.003, same_within=0.01).of_ranks(seconds)
+    assert (settings.smallest_effect, settings.same_within) == pytest.approx((effect, within))
+
+
 BAD = {
     "unknown section": ({"defaults": GOOD}, r"unknown key 'defaults'; known: default, machine, kernel, floor"),
     "unknown key": ({"default": {**GOOD, "treshold": 1}}, r"\[default\]: unknown key 'treshold'; known: smallest"),
