@@ -59,7 +59,7 @@ CPU_LIMIT_S = 5.0
 SYSTEMS = {"tab", "slurm_cluster", "own_cluster", "expressions"}
 """Fixtures that start a browser, a cluster or `npm ci`: tests that use them are slow."""
 
-LONGEST = ("hostile_kernels", "own_kernels", "installed", "image_setups", "jobs", "accessibility")
+LONGEST = ("hostile_kernels", "own_kernels", "installed", "image_setups", "jobs", "compiled")
 """Tests that take a minute or more: begun last, one worker would be at work while the others have ended."""
 
 CPU_S = "cpu_s"
