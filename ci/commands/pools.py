@@ -23,7 +23,6 @@ from ci.harness import TIERS, machine_kind
 from ci.options import (
     DRY_RUN,
     FILE,
-    FOLDER,
     JSON,
     PASS,
     POOLS_FILE,
@@ -39,7 +38,7 @@ from ci.options import (
 )
 from ci.pools import file
 from ci.pools.command import wrapped
-from ci.pools.file import Pool, Pools, RunnerSettings, Site
+from ci.pools.file import Pool, Pools
 from ci.programs import declared_programs
 from ci.report.words import plain
 from ci.slurm.client import Slurm
@@ -113,22 +112,26 @@ LONGEST_LINE = 500
 @option("--site NAME", "The Slurm site (default: the one with a table [site.NAME.runner]).")
 @flag("--once", "Look once, do what follows, and leave.")
 @option("--interval SECONDS", "Time between two rounds.", Finite(0.05, 3600), default=INTERVAL_S)
-@option("--folder", "A folder that every node sees (default: runner in the site's shared folder).", FOLDER)
 @option("--token-file", "GitHub's token, read again in every round (default: the variable GITHUB_TOKEN).", FILE)
 @POOLS_FILE
 @DRY_RUN
 def runner(given: Given) -> int:
     """Serve GitHub's queue from Slurm: one Slurm job, with a runner for one job, for each queued job of ours.
 
-    It holds nothing: killed at any moment, it goes on by looking.  The token needs "administration: write" and
-    "actions: read" of the repository.  --dry-run looks once and says what it would do.
+    It holds nothing: killed at any moment, it goes on by looking.  What it writes lies in `runner` of the site's shared
+    folder.  The token needs "administration: write" and "actions: read" of the repository.  --dry-run looks once and
+    says what it would do.
     """
     pools, logged = file.load(given.path), set[str]()
-    site, settings = served_site(pools, given.site)
-    folder = (given.folder or Path(site.shared or Path.home() / ".ridgeline") / "runner").absolute()
+    served = [site for site in pools.sites.values() if site.runner and given.site in (None, site.name)]
+    if len(served) != 1 or not (settings := served[0].runner):
+        named = ", ".join(site.name for site in pools.sites.values() if site.runner) or "none"
+        raise RunnerError(f"--site says which site to serve; sites with a table [site.NAME.runner]: {named}")
+    folder = Path(served[0].shared or Path.home() / ".ridgeline") / "runner"
     while True:
-        github = GitHub(settings.repository, token_now(given.token_file), os.environ.get("GITHUB_API_URL") or API)
-        service = RunnerService(pools, site.name, settings, folder, github, Slurm(patience_s=0))
+        token = given.token_file.read_text("utf-8").strip() if given.token_file else os.environ.get("GITHUB_TOKEN", "")
+        github = GitHub(settings.repository, token, os.environ.get("GITHUB_API_URL") or API)
+        service = RunnerService(pools, served[0].name, settings, folder, github, Slurm(patience_s=0))
         lines, failed = service.do_round(given.dry_run)
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for line in lines:
@@ -140,25 +143,6 @@ def runner(given: Given) -> int:
             return USAGE if failed else PASS
         logged = set(lines)
         time.sleep(given.interval)
-
-
-def served_site(pools: Pools, name: str | None) -> tuple[Site, RunnerSettings]:
-    """The site to serve, by its name or as the only one.  RunnerError."""
-    served = [(site, site.runner) for site in pools.sites.values() if site.runner and name in (None, site.name)]
-    if len(served) != 1:
-        names = ", ".join(site.name for site in pools.sites.values() if site.runner) or "none"
-        raise RunnerError(f"--site says which site to serve; sites with a table [site.NAME.runner]: {names}")
-    return served[0]
-
-
-def token_now(file: Path | None) -> str:
-    """GitHub's token as it is now: it may be replaced at any time.  RunnerError without one."""
-    if file and not file.is_file():
-        raise RunnerError(f"--token-file: there is no file {file}; the guide of pools says how to write it")
-    token = file.read_text("utf-8").strip() if file else os.environ.get("GITHUB_TOKEN", "")
-    if not token:
-        raise RunnerError("there is no token; set GITHUB_TOKEN or give --token-file, and keep it out of the command")
-    return token
 
 
 # ---- what a pool does: for a pull request, compare; in a night, look and measure -------------------------------------

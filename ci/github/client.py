@@ -122,18 +122,6 @@ class GitHub:
 
         return self._repeated(f"POST {path}", step)
 
-    def create(self, path: str, value: object, find: Callable[[], T | None]) -> T | Any:
-        """POST what must not be made twice: after each failure `find` looks first whether it was made all the same."""
-        tried = False
-
-        def step() -> T | Any:
-            nonlocal tried
-            made = find() if tried else None
-            tried = True
-            return self._once("POST", self._url(path), value)[0] if made is None else made
-
-        return self._repeated(f"POST {path}", step)
-
     def items(self, path: str, key: str = "", none_for: Collection[int] = ()) -> Iterator[Any]:
         """Every item of a list, page by page.  key: where the answer has it ("jobs"), "" if it is the list itself."""
         url = self._url(path + ("&" if "?" in path else "?") + "per_page=100")
@@ -154,17 +142,9 @@ class GitHub:
     def put_branch(self, name: str, commit: str) -> None:
         """Put a branch on a commit, whether it is there or not."""
         if self.get(f"git/ref/heads/{name}", none_for=(404,)) is None:
-            self.create("git/refs", {"ref": f"refs/heads/{name}", "sha": commit}, lambda: None)
+            self.post("git/refs", {"ref": f"refs/heads/{name}", "sha": commit}, repeatable=True)
         else:
             self.patch(f"git/refs/heads/{name}", {"sha": commit, "force": True})
-
-    def graphql(self, query: str) -> Any:
-        """The data that one GraphQL query answers with, tried once: for what REST does not say."""
-        try:
-            answer = self._once("POST", f"{self.api.removesuffix('/v3')}/graphql", {"query": query})[0]
-        except PassingFault as fault:
-            raise GitHubError(f"POST /graphql: {fault}") from None
-        return answer.get("data") if isinstance(answer, dict) else None
 
     # ---- one attempt, and the next ----
 

@@ -38,8 +38,6 @@ CONCLUSION = {Verdict.BROKEN: "failure", Verdict.SLOWER: "failure", Verdict.FAST
 """All else is neutral: it neither passes nor blocks."""
 ROUNDS = 10
 """Times that the comment is written because check runs were added meanwhile; eight pools may end at once."""
-BOT = "github-actions[bot]"
-"""Author of comments posted with a workflow's own token; taken where GitHub does not say whose the token is."""
 
 
 def post(report: Report, sha: str, pool: str, github: GitHub) -> dict[int, str]:
@@ -99,12 +97,8 @@ def post_check(report: Report, sha: str, pool: str, github: GitHub) -> None:
     }
     if report.links:
         value["details_url"] = next(iter(report.links.values()))
-
-    def posted() -> Any:
-        return next((check for check in check_runs(github, sha) if check["external_id"] == digest), None)
-
-    if not posted():
-        github.create("check-runs", value, posted)
+    if all(check["external_id"] != digest for check in check_runs(github, sha)):
+        github.post("check-runs", value, repeatable=True)  # one that is there twice does no harm
 
 
 def check_runs(github: GitHub, sha: str) -> list[Any]:
@@ -145,22 +139,18 @@ def comment_text(sections: Mapping[str, str], limit: int = LIMIT) -> str:
 def write_comment(github: GitHub, number: int, marker: str, body: str) -> str:
     """Make `body` the one comment of ours that begins with `marker`; "created", "updated" or "unchanged".
 
-    Of several the oldest stays.  Comments of others stay as they are, whatever marker they carry.
+    A workflow's token and an App write as bots.  Of several the oldest stays.  Comments of people stay as they are,
+    whatever marker they carry: who wrote one can edit it.
     """
-    author = token_login(github)
-
-    def ours() -> list[Any]:
-        listed = github.items(f"issues/{number}/comments")
-        mine = [
-            comment
-            for comment in listed
-            if (comment.get("user") or {}).get("login") == author and (comment.get("body") or "").startswith(marker)
-        ]
-        return sorted(mine, key=lambda comment: int(comment["id"]))
-
-    comments = ours()
+    listed = github.items(f"issues/{number}/comments")
+    ours = (
+        comment
+        for comment in listed
+        if (comment.get("user") or {}).get("type") == "Bot" and (comment.get("body") or "").startswith(marker)
+    )
+    comments = sorted(ours, key=lambda comment: int(comment["id"]))
     if not comments:
-        github.create(f"issues/{number}/comments", {"body": body}, lambda: next(iter(ours()), None))
+        github.post(f"issues/{number}/comments", {"body": body}, repeatable=True)
         return "created"
     for duplicate in comments[1:]:
         github.delete(f"issues/comments/{duplicate['id']}")
@@ -168,14 +158,6 @@ def write_comment(github: GitHub, number: int, marker: str, body: str) -> str:
         return "unchanged"
     github.patch(f"issues/comments/{comments[0]['id']}", {"body": body})
     return "updated"
-
-
-def token_login(github: GitHub) -> str:
-    """Whose the token is.  REST does not tell an App its own name, GraphQL does: "slug[bot]" (2026-06)."""
-    try:
-        return str(github.graphql("query { viewer { login } }")["viewer"]["login"])
-    except (GitHubError, TypeError, KeyError):
-        return BOT
 
 
 def _normal(body: str) -> str:

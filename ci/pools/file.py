@@ -224,21 +224,16 @@ class Pool:
 class RunnerSettings:
     """How `ridgeline ci runner` serves GitHub from a Slurm site.
 
-    program: path of the runner's run.sh on the nodes.  repository: OWNER/NAME.  group: id of the runner group.
+    program: path of the runner's run.sh on the nodes.  repository: OWNER/NAME, where the runners are registered.
     workflows: paths of the workflow files whose jobs are served; refs: the git refs that these must come from.
-    jobs: most Slurm jobs at a time in one partition.  organization: where runners are registered, "" for the repository
-    itself.
+    jobs: most Slurm jobs at a time.
     """
 
     program: Folder
     repository: Annotated[str, form(re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}"), "OWNER/NAME")]
     workflows: Workflows
     refs: Refs
-    group: Annotated[int, whole(1)] = 1
     jobs: Annotated[int, whole(1, 1000)] = 4
-    organization: Annotated[
-        str, form(re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}"), "the name of an organization", empty=True)
-    ] = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,8 @@ submits what lacks a runner and cancels what nobody wants.  So it may be killed 
 
 GitHub gives a job to any idle runner that has its labels: a runner may run another job than the one it is named for.
 So runners that are not at work are counted against queued jobs of the same size, and those at work are left alone.
+A runner at GitHub that never had a Slurm job, because the service was killed in between, is removed when its name is
+used again, and else by GitHub after a day.
 
 Who may run is asked twice: before a job is submitted (`refusal`), and on the node before anything of a job runs
 (node/guard.sh).  Jobs run as the user of the service: code that is not trusted must run in its pool's container.
@@ -14,13 +16,10 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import functools
 import itertools
-import os
 import re
 import shlex
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,9 +34,9 @@ EVENTS = ("push", "repository_dispatch", "schedule", "workflow_dispatch")
 pull_request or pull_request_target brings, or can be made to bring, a stranger's code."""
 ACTIVE = ("queued", "in_progress")
 """States of runs that can have queued jobs: a run is in progress while its first jobs run and others wait."""
-EXTRA_MINUTES = 15
-"""For the copy of the program and the end of the runner, beyond the minutes that a job of GitHub's may take."""
 NODE = Path(__file__).parent / "node"
+PATH = "actions/runners"
+"""Of runners in GitHub's API."""
 OURS = re.compile(rf"{PREFIX}\d+")
 """Names of runners and their Slurm jobs."""
 
@@ -84,16 +83,6 @@ class Sight:
     rows: tuple[QueueRow, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What a round does.  submit: names of new runners with their offers.  cancel: names of runners, with or without a
-    Slurm job, that nobody wants.  refused: sentences on jobs with our labels that get none."""
-
-    submit: Sequence[tuple[str, Offer]]
-    cancel: Sequence[str]
-    refused: Sequence[str]
-
-
 def offers_of(pools: Pools, site: str) -> list[Offer]:
     """What a site serves: its pools that have labels."""
     of_site = [pool for pool in pools.pools.values() if pool.site == site and pool.runs_on]
@@ -110,48 +99,39 @@ def offer_of(job: HubJob, offers: Sequence[Offer]) -> Offer | None:
 def refusal(run: Mapping[str, Any], settings: RunnerSettings) -> str:
     """Why jobs of a run may not run on our machines, by what started it, and whose code, workflow and branch it is;
     "" where they may.  The node asks the same again (guard.sh)."""
-    event, path, ref = run["event"], run["path"], run["head_branch"] or ""
-    head = (run["head_repository"] or {}).get("full_name", "")
+    event, path, ref = run["event"], run["path"], f"refs/heads/{run['head_branch']}"
+    head = (run["head_repository"] or {}).get("full_name", "a deleted repository")
     if (
         event in EVENTS
         and head.lower() == settings.repository.lower()
         and path.partition("@")[0] in settings.workflows
-        and any(fnmatch.fnmatchcase(f"refs/heads/{ref}", pattern) for pattern in settings.refs)
+        and any(fnmatch.fnmatchcase(ref, pattern) for pattern in settings.refs)
     ):
         return ""
-    code = f"with code of {head or 'a deleted repository'}"
-    return f"{event} of {path} at {ref}, {code}, is not what [site.NAME.runner] allows"
+    return f"{event} of {path} at {ref}, with code of {head}, is not what [site.NAME.runner] allows"
 
 
-def plan_round(seen: Sight, offers: Sequence[Offer], most: int) -> Plan:
-    """What follows from what was seen; a pure function.  most: Slurm jobs at a time in one partition.
+def plan_round(seen: Sight, offers: Sequence[Offer], most: int) -> dict[str, Offer | None]:
+    """What a round does, by name of the runner: submit it for an offer, or cancel it (None).
 
-    A name is used once while Slurm remembers it (MinJobAge, 5 minutes by default): a runner that ends at once is not
-    started again in every round.
+    A pure function.  most: Slurm jobs at a time.  A name is used once while Slurm remembers it (MinJobAge, 5 minutes by
+    default): a runner that ends at once is not started again in every round.
     """
-    living = {row.name: row for row in seen.rows if not row.has_ended}
-    partitions = {offer.name: offer.pool.partition for offer in offers}
-    used = Counter(partitions.get(row.comment, "") for row in living.values())
-    idle = [row for row in living.values() if row.name not in seen.at_work]
-    submit, cancel = list[tuple[str, Offer]](), [row.name for row in idle if row.comment not in partitions]
+    remembered, living = {row.name for row in seen.rows}, [row for row in seen.rows if not row.has_ended]
+    plan: dict[str, Offer | None] = {}
     for offer in offers:
         # Names of runners for our jobs of this offer; whether the job is queued.
         mine = [job for job in seen.jobs if not job.refusal and offer_of(job, offers) == offer]
         names = {f"{PREFIX}{job.id}": job.status == "queued" for job in mine}
-        # Runners named for other jobs go first, and of these such that have not started.
-        waiting = [row for row in idle if row.comment == offer.name]
-        waiting.sort(key=lambda row: (names.get(row.name, False), not row.is_waiting))
-        lacking = sum(names.values()) - len(waiting)
-        cancel += [row.name for row in waiting[: max(0, -lacking)]]
+        idle = [row for row in living if row.comment == offer.name and row.name not in seen.at_work]
+        idle.sort(key=lambda row: not row.is_waiting)
+        lacking = sum(names.values()) - len(idle)
+        plan |= dict.fromkeys([row.name for row in idle[: max(0, -lacking)]])
         # As many names are free as jobs lack a runner, if not of these jobs then of those that took their runners.
-        free = sorted(names.keys() - {row.name for row in seen.rows}, key=lambda name: (not names[name], name))
-        new = free[: max(0, min(lacking, most - used[offer.pool.partition]))]
-        used[offer.pool.partition] += len(new)
-        submit += [(name, offer) for name in new]
-    orphans = seen.runners.keys() - living.keys() - seen.at_work - {name for name, _ in submit}
-    refused = [job for job in seen.jobs if job.refusal and job.status == "queued" and offer_of(job, offers)]
-    sentences = [f"job {job.id} gets no runner: {job.refusal}" for job in refused]
-    return Plan(submit, [*cancel, *sorted(orphans)], sentences)
+        free = sorted((name for name in names if name not in remembered), key=lambda name: not names[name])
+        room = most - len(living) - sum(map(bool, plan.values()))
+        plan |= dict.fromkeys(free[: max(0, min(lacking, room))], offer)
+    return plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,12 +144,6 @@ class RunnerService:
     folder: Path
     github: GitHub
     slurm: Slurm
-
-    @property
-    def path(self) -> str:
-        """Of runners in GitHub's API."""
-        owner = self.settings.organization
-        return f"/orgs/{owner}/actions/runners" if owner else "actions/runners"
 
     def look(self) -> Sight:
         """GitHub and Slurm now.  GitHubError, SlurmError.
@@ -184,7 +158,7 @@ class RunnerService:
             for job in self.github.items(f"actions/runs/{run['id']}/jobs?filter=latest", "jobs", none_for=(404,))
             if job["status"] in ACTIVE
         )
-        runners = [runner for runner in self.github.items(self.path, "runners") if OURS.fullmatch(runner["name"])]
+        runners = [runner for runner in self.github.items(PATH, "runners") if OURS.fullmatch(runner["name"])]
         at_work = frozenset(runner["name"] for runner in runners if runner["busy"])
         rows = tuple(row for row in self.slurm.mine(PREFIX) if OURS.fullmatch(row.name))
         return Sight(jobs, {runner["name"]: runner["id"] for runner in runners}, at_work, rows)
@@ -195,59 +169,56 @@ class RunnerService:
             seen = self.look()
         except (GitHubError, SlurmError) as error:
             return [f"nothing is done until the next round: {error}"], True
-        plan = plan_round(seen, offers_of(self.pools, self.site), self.settings.jobs)
-        steps = [
-            (name, functools.partial(self.cancel, name, seen), "cancelled: no queued job needs it")
-            for name in plan.cancel
-        ]
-        for name, offer in plan.submit:
-            done = f"submitted to {offer.pool.partition} for {offer.name}"
-            steps.append((name, functools.partial(self.submit, name, offer, seen), done))
-        lines, failed = list(plan.refused), False
-        for name, act, done in steps:
+        offers = offers_of(self.pools, self.site)
+        refused = [job for job in seen.jobs if job.refusal and job.status == "queued" and offer_of(job, offers)]
+        lines, failed = [f"job {job.id} gets no runner: {job.refusal}" for job in refused], False
+        for name, offer in plan_round(seen, offers, self.settings.jobs).items():
+            done = f"submitted for {offer.name}" if offer else "cancelled: no queued job needs it"
             try:
-                lines.append(f"{name}: to be {done}" if dry_run else f"{name}: {act()}{done}")
+                if not dry_run:
+                    self.remove(name, seen)
+                    if offer:
+                        self.submit(name, offer)
+                lines.append(f"{name}: {'to be ' * dry_run}{done}")
             except (GitHubError, SlurmError) as error:
                 lines.append(f"{name}: {error}")
                 failed = True
         return lines, failed
 
-    def submit(self, name: str, offer: Offer, seen: Sight) -> str:
-        """Register a runner and submit its Slurm job; returns "Slurm job ID ".
+    def submit(self, name: str, offer: Offer) -> None:
+        """Register a runner and submit its Slurm job.
 
         A leg of our workflows enters its pool's container itself (`ci.pools.command`), so that the code under test runs
         inside and the runner's credentials stay outside.
         """
-        if name in seen.runners:  # whose configuration was lost with a service that was killed
-            self.github.delete(f"{self.path}/{seen.runners[name]}")
-        value = {"name": name, "runner_group_id": self.settings.group, "labels": offer.labels, "work_folder": "_work"}
-        made = self.github.post(f"{self.path}/generate-jitconfig", value)
-        place, pool = self.folder / name, offer.pool
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        prepare_folder(place, made["encoded_jit_config"], self.settings)
+        value = {"name": name, "runner_group_id": 1, "labels": offer.labels, "work_folder": "_work"}
+        registered = self.github.post(f"{PATH}/generate-jitconfig", value)
+        place = self.folder / name
+        prepare_folder(place, registered["encoded_jit_config"], self.settings)
         command = shlex.join(["bash", str(place / "start.sh"), str(place), self.settings.program])
         script = batch_script(
             self.pools,
-            pool,
+            offer.pool,
             offer.gpus,
             f"exec {command}\n",
             name=name,
-            time=pool.time or str(pool.minutes + EXTRA_MINUTES),
+            time=offer.pool.time_limit,
             chdir=str(self.folder),
             output=f"{self.folder}/{name}.txt",
             requeue=False,
             comment=offer.name,
         )
         (place / "job.sh").write_text(script)
-        return f"Slurm job {self.slurm.sbatch(place / 'job.sh', name)} "
+        self.slurm.sbatch(place / "job.sh", name)
 
-    def cancel(self, name: str, seen: Sight) -> str:
-        """End a runner that has no job; "".  GitHub refuses where it got one meanwhile, and then it goes on."""
+    def remove(self, name: str, seen: Sight) -> None:
+        """End a runner that has no job, with its Slurm job if there is one; before it is submitted, one whose
+        configuration was lost with a service that was killed.  GitHub refuses where it has a job, and then it goes on.
+        """
         if name in seen.runners:
-            self.github.delete(f"{self.path}/{seen.runners[name]}")
+            self.github.delete(f"{PATH}/{seen.runners[name]}")
         self.slurm.scancel(name)
         shutil.rmtree(self.folder / name, ignore_errors=True)
-        return ""
 
 
 def prepare_folder(place: Path, secret: str, settings: RunnerSettings) -> None:
@@ -255,12 +226,10 @@ def prepare_folder(place: Path, secret: str, settings: RunnerSettings) -> None:
 
     start.sh and guard.sh; allowed: what guard.sh lets run; config: the secret, which the job deletes as it starts.
     """
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    place.chmod(0o700)
+    place.mkdir(mode=0o700, parents=True)
     for name in ("start.sh", "guard.sh"):
         shutil.copy(NODE / name, place)
     rows = itertools.product([settings.repository], settings.workflows, settings.refs, EVENTS)
     (place / "allowed").write_text("".join("\t".join(row) + "\n" for row in rows))
-    with os.fdopen(os.open(place / "config", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-        file.write(secret)
+    (place / "config").touch(mode=0o600)
+    (place / "config").write_text(secret)

@@ -122,9 +122,10 @@ class Site:
         return [row for row in mine if int(row.name[3:]) in {job["id"] for job in self.hub.jobs}]
 
     def clean(self):
-        """Nothing is left: no runner, no folder of a job, no job in Slurm."""
+        """Nothing is left: no runner that is up, no folder of a job, no job in Slurm."""
+        online = [runner for runner in self.hub.runners if runner["status"] == "online"]
         living = [row for row in self.rows() if not row.has_ended]
-        return not (self.hub.runners or living or [path for path in self.state.glob("rl-*") if path.is_dir()])
+        return not (online or living or [path for path in self.state.glob("rl-*") if path.is_dir()])
 
 
 @pytest.fixture

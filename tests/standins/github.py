@@ -72,7 +72,6 @@ class Call:
 
 
 ROUTES = """
-POST   /graphql                                                 viewer
 GET    {repo}                                                   repository
 GET    {repo}/pulls                                             pulls
 GET    {repo}/pulls/<int:number>                                one_pull
@@ -103,12 +102,12 @@ PATCH  {repo}/git/refs/heads/<path:branch>                      move_ref
 class StandIn:
     """One repository on a server of its own; state is plain lists and dicts that a test reads and sets.
 
-    author: login of whoever the token belongs to.  identity: whether the token may ask who it is.
+    author: login of whoever the token belongs to.
     """
 
     def __init__(self, repository: str = "o/r") -> None:
         self.repository = repository
-        self.author, self.identity = BOT, True
+        self.author = BOT
         self.default_branch = "main"
         self.pulls: list[Json] = []
         self.known_to_commit: set[int] | None = None
@@ -158,7 +157,9 @@ class StandIn:
 
     def comment(self, number: int, body: str, author: str = "") -> Json:
         """A comment that is there."""
-        made = {"id": next(self._ids), "body": body, "user": {"login": author or self.author}, "issue": number}
+        login = author or self.author
+        user = {"login": login, "type": "Bot" if login.endswith("[bot]") else "User"}
+        made = {"id": next(self._ids), "body": body, "user": user, "issue": number}
         made["html_url"] = f"https://github.example/{self.repository}/pull/{number}#issuecomment-{made['id']}"
         self.comments.setdefault(number, []).append(made)
         return made
@@ -255,12 +256,7 @@ class StandIn:
         body = "" if value is None else json.dumps(value)
         return Response(body, status, content_type="application/json; charset=utf-8")
 
-    # ---- who, and the repository ----
-
-    def _viewer(self, call: Call) -> Json:
-        if not self.identity:
-            raise Refused(403, "Resource not accessible by integration")
-        return {"data": {"viewer": {"login": self.author}}}
+    # ---- the repository ----
 
     def _repository(self, call: Call) -> Json:
         owner = self.repository.partition("/")[0]

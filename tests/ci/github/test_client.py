@@ -76,14 +76,6 @@ def test_a_post_whose_answer_was_lost_is_not_repeated_blindly(github, client, fa
     assert len(github.dispatches) == 1
 
 
-@pytest.mark.parametrize("after", [True, False])
-def test_what_must_not_be_made_twice_is_looked_for_first(github, client, after):
-    github.fault("POST", "comments", Response("", 502), after=after)
-    find = lambda: next(client.items("issues/7/comments"), None)  # noqa: E731
-    assert client.create("issues/7/comments", {"body": "one"}, find)["body"] == "one"
-    assert github.bodies(7) == ["one"]
-
-
 # ---- answers that are not what they should be ----
 
 

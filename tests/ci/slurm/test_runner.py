@@ -52,23 +52,26 @@ def row(number, state="PENDING", offer="mi300x-1"):
     return QueueRow("7", f"rl-{number}", state, comment=offer)
 
 
-def plan(jobs, rows, runners=(), busy=(), most=3):
-    seen = Sight(tuple(jobs), {name: n for n, name in enumerate(runners)}, frozenset(busy), tuple(rows))
-    return plan_round(seen, OFFERS, most)
+def plan(jobs, rows, busy=()):
+    return plan_round(Sight(tuple(jobs), {}, frozenset(busy), tuple(rows)), OFFERS, SETTINGS.jobs)
 
 
 def submitted(made):
-    return [(name, offer.name) for name, offer in made.submit]
+    return [(name, offer.name) for name, offer in made.items() if offer]
+
+
+def cancelled(made):
+    return [name for name, offer in made.items() if offer is None]
 
 
 def test_each_queued_job_gets_one_runner_of_its_size():
     made = plan([job(1), job(2, offer=EIGHT), job(3, "in_progress")], [row(3, "RUNNING")], busy=("rl-3",))
-    assert (submitted(made), made.cancel) == ([("rl-1", "mi300x-1"), ("rl-2", "mi300x-8")], [])
+    assert (submitted(made), cancelled(made)) == ([("rl-1", "mi300x-1"), ("rl-2", "mi300x-8")], [])
     assert submitted(plan([job(1), job(2, offer=EIGHT)], [row(1), row(2, "RUNNING", "mi300x-8")])) == []
 
 
-def test_of_too_many_those_of_other_jobs_go_first_and_of_these_such_that_wait():
-    assert plan([job(1)], [row(1), row(2, "RUNNING"), row(3)]).cancel == ["rl-3", "rl-2"]
+def test_of_too_many_those_that_wait_go_first():
+    assert cancelled(plan([job(1)], [row(1, "RUNNING"), row(2, "RUNNING"), row(3)])) == ["rl-3", "rl-1"]
 
 
 def test_a_job_whose_runner_took_another_one_has_one_named_for_that_one():
@@ -80,13 +83,6 @@ def test_a_job_whose_runner_took_another_one_has_one_named_for_that_one():
 def test_a_runner_that_ended_without_its_job_is_not_started_again_while_slurm_remembers_it():
     assert submitted(plan([job(1)], [row(1, "FAILED")])) == []
     assert submitted(plan([job(1)], [])) == [("rl-1", "mi300x-1")]
-
-
-def test_a_runner_at_github_without_a_slurm_job_is_deleted_unless_it_is_made_anew():
-    jobs = [job(1), job(3, "in_progress")]
-    made = plan(jobs, [row(3, "RUNNING")], ("rl-1", "rl-2", "rl-3"), ("rl-3",))
-    assert (submitted(made), made.cancel) == ([("rl-1", "mi300x-1")], ["rl-2"])
-    assert plan([job(2, "in_progress")], [], ("rl-2",), ("rl-2",)).cancel == [], "GitHub still waits for its node"
 
 
 @pytest.mark.parametrize(
@@ -106,8 +102,7 @@ def test_a_runner_at_github_without_a_slurm_job_is_deleted_unless_it_is_made_ane
 def test_who_may_run(changed, allowed):
     one = job(1, **changed)
     assert (one.refusal == "") is allowed
-    made = plan([one], [])
-    assert (len(made.submit), len(made.refused)) == ((1, 0) if allowed else (0, 1))
+    assert len(plan([one], [])) == allowed
 
 
 def test_a_job_goes_to_the_offer_that_has_least_beside_its_labels():
@@ -132,12 +127,13 @@ def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_no
     def round_():
         at_work = frozenset(busy)
         made = plan_round(Sight(tuple(jobs.values()), {}, at_work, tuple(rows.values())), (ONE,), SETTINGS.jobs)
-        for name, offer in made.submit:
-            assert name not in rows
-            rows[name] = QueueRow("1", name, "RUNNING", comment=offer.name)
-        for name in made.cancel:
-            assert name not in at_work, "a runner at work is never cancelled"
-            del rows[name]
+        for name, offer in made.items():
+            if offer:
+                assert name not in rows
+                rows[name] = QueueRow("1", name, "RUNNING", comment=offer.name)
+            else:
+                assert name not in at_work, "a runner at work is never cancelled"
+                del rows[name]
         return made
 
     for count, (step, index) in enumerate(steps):
@@ -161,8 +157,7 @@ def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_no
     queued_jobs = [one for one in jobs.values() if one.status == "queued"]
     busy_rows = len(rows) - len(idle_rows)
     assert len(idle_rows) == min(len(queued_jobs), max(SETTINGS.jobs - busy_rows, 0))
-    again = round_()
-    assert (again.submit, again.cancel) == ([], [])
+    assert round_() == {}
 
 
 # What a round does at GitHub, and the Slurm job of a runner.
@@ -232,22 +227,22 @@ def path(monkeypatch):
 def test_a_look_has_jobs_with_the_facts_of_their_runs_and_our_runners_only(hub, service):
     made = hub.queue(["linux", "mi300x-1"], [], head_branch="ridgeline/gpu")
     hub.run(status="completed")
-    service.submit("rl-1", offers_of(service.pools, service.site)[0], service.look())
+    service.submit("rl-1", offers_of(service.pools, service.site)[0])
     hub.runners.append({**hub.runners[0], "id": 99, "name": "somebody", "busy": True})
     seen = service.look()
     (one,) = seen.jobs
     assert (one.id, one.labels, one.status) == (made["id"], ("linux", "mi300x-1"), "queued")
-    assert one.refusal.startswith("workflow_dispatch of .github/workflows/gpu.yml at ridgeline/gpu, with code of o/r")
+    assert one.refusal.startswith("workflow_dispatch of .github/workflows/gpu.yml at refs/heads/ridgeline/gpu, with")
     assert seen.runners == {"rl-1": hub.runners[0]["id"]}
 
 
 def test_the_slurm_job_of_a_runner(hub, service, tmp_path):
-    assert service.submit("rl-5", offers_of(service.pools, service.site)[1], service.look()) == "Slurm job 7 "
+    service.submit("rl-5", offers_of(service.pools, service.site)[1])
     folder, place = tmp_path / "runner", tmp_path / "runner/rl-5"
     lines = (place / "job.sh").read_text().splitlines()
     assert [line.removeprefix("#SBATCH ") for line in lines[1:-1]] == [
         *("--job-name=rl-5", "--comment=mi300x-8", "--partition=gpu", "--account=perf", "--gres=gpu:mi300x:8"),
-        *("--constraint=gfx942", "--time=105", "--nodes=1"),
+        *("--constraint=gfx942", "--time=90", "--nodes=1"),
         *(
             "--open-mode=append",
             "--export=NONE",
@@ -264,26 +259,19 @@ def test_the_slurm_job_of_a_runner(hub, service, tmp_path):
 
 
 def test_a_configuration_that_was_lost_is_made_anew_and_a_runner_at_work_is_left(hub, service):
-    service.submit("rl-5", offers_of(service.pools, service.site)[0], service.look())
-    first = hub.runners[0]["id"]
-    service.submit("rl-5", offers_of(service.pools, service.site)[0], service.look())
-    assert [runner["id"] != first for runner in hub.runners] == [True]
     hub.queue(["linux", "mi300x-1"], [])
+    (name,) = (f"rl-{listed['id']}" for listed in hub.jobs)
+    service.submit(name, offers_of(service.pools, service.site)[0])
+    first = hub.runners[0]["id"]
+    assert service.do_round() == ([f"{name}: submitted for mi300x-1"], False)
+    assert [runner["id"] != first for runner in hub.runners] == [True]
     before = service.look()
     hub.take_job(hub.runners[0]["id"])
     with pytest.raises(GitHubError, match="cannot be deleted"):
-        service.cancel("rl-5", before)
+        service.remove(name, before)
     hub.end_job(hub.jobs[0]["id"])
-    service.cancel("rl-5", service.look())
+    service.remove(name, service.look())
     assert (hub.runners, list(service.folder.glob("rl-*/"))) == ([], [])
-
-
-def test_runners_of_an_organization_are_registered_there(hub, service):
-    of_owner = dataclasses.replace(service, settings=dataclasses.replace(service.settings, organization="o"))
-    of_owner.submit("rl-5", offers_of(of_owner.pools, of_owner.site)[0], of_owner.look())
-    of_owner.cancel("rl-5", of_owner.look())
-    assert [call.path for call in hub.told("POST")] == ["orgs/o/actions/runners/generate-jitconfig"]
-    assert hub.runners == []
 
 
 # The folder of a job and the scripts of the node, with real processes.
