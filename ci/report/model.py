@@ -184,15 +184,22 @@ def _warnings(trial: Trial, judgement: Judgement) -> Iterable[ReportWarning]:
 
 
 def skips_of(trials: Iterable[Trial]) -> Iterable[Skip]:
-    """What has no time: one entry for all backends and cases of an operator that share a reason."""
-    found: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    """What has no time: one entry for all operators, backends and cases that share a reason."""
+    by_reason: dict[tuple[str, str], dict[str, list[tuple[str, str]]]] = {}
     for trial in trials:
         for case, _, backend, arm in trial.arms():
             if not arm.ok and not (arm.status is Status.UNTIMED and arm.code_hash):  # the same code is a verdict
-                found.setdefault((trial.operator, str(arm.status), arm.why), []).append((backend, case))
-    for (operator, status, why), arms in found.items():
-        backends, cases = (list(dict.fromkeys(part)) for part in zip(*arms, strict=True))
-        yield Skip(f"{operator}/{_few(backends)}/{_few(cases)}", status, why)
+                of_operator = by_reason.setdefault((str(arm.status), arm.why), {})
+                of_operator.setdefault(trial.operator, []).append((backend, case))
+    for (status, why), by_operator in by_reason.items():
+        alike: dict[tuple[str, ...], list[str]] = {}  # operators by the backends that the reason holds for
+        for operator, arms in by_operator.items():
+            alike.setdefault(tuple(dict.fromkeys(backend for backend, _ in arms)), []).append(operator)
+        names = []
+        for backends, operators in alike.items():
+            cases = dict.fromkeys(case for operator in operators for _, case in by_operator[operator])
+            names.append(f"{_few(operators)}/{_few(backends)}/{_few([*cases])}")
+        yield Skip(", ".join(names), status, why)
 
 
 def _unreached(operators: Sequence[str]) -> Iterable[Skip]:

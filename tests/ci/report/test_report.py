@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.records.ledger import Explanation, TriedCause
 from ci.report import Report, ReportWarning, Side, Skip, json_report, markdown, terminal, words
+from ci.report.model import skips_of
 from ci.report.run_summary import minutes, seconds_of
 from ci.stats.types import Clocks
 from tests.ci.made_trials import failed, parsed, trial
@@ -429,6 +430,17 @@ def test_an_operator_that_this_machine_cannot_measure_takes_no_phase_from_the_ot
     assert found.phases == {**SPENT, "before the trials": 3.0, "outside of measuring": 1.5}
     assert found.whole_s == 8.0
     assert found.sentence().startswith("measuring: 2.0 of 8.0 s (25 %)")
+
+
+def test_one_reason_is_one_line_whatever_operators_it_holds_for():
+    ck = {"m16": {"head/blas": failed("unsupported", "needs a GPU of AMD")}}
+    hung = {"m16": {"head/blas": failed("hang", "60 s"), "head/triton": failed("unsupported", "needs a GPU of AMD")}}
+    operators = {"forward": ck, "dgrad": ck, "wgrad": hung}
+    trials = [parsed(trial(cases, n, kernel=name)) for n, (name, cases) in enumerate(operators.items())]
+    assert [(skip.what, skip.status) for skip in skips_of(trials)] == [
+        ("{forward,dgrad}/blas/m16, wgrad/triton/m16", "unsupported"),
+        ("wgrad/blas/m16", "hang"),
+    ]
 
 
 def test_minutes():
