@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import fnmatch
 import itertools
 import json
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +24,6 @@ Value = str | int | float | bool
 
 Identity = str
 """What says whether two sets of knobs are the same entry: canonical JSON of all knobs, counted as in an entry."""
-
-
-KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
-    "bool": ("true or false", (bool,)),
-    "int": ("a whole number", (int,)),
-    "float": ("a number", (int, float)),
-    "str": ("a name", (str,)),
-}
-"""Types of knobs, as their defaults have them: what is allowed of each, in words and by type."""
-
-
-@dataclasses.dataclass(frozen=True)
-class KnobFact:
-    """A knob of a backend: its default, and the type that it is declared with ("int", "int | None", "": any value)."""
-
-    name: str
-    default: Any
-    kind: str
-
-    def refusal(self, value: Any) -> str:
-        """What is wrong with a value, "" for one of the knob's type."""
-        kinds = [KINDS[kind] for kind in map(str.strip, self.kind.split("|")) if kind in KINDS]
-        if not kinds or any(type(value) in types for _, types in kinds):
-            return ""
-        allowed = " or ".join(words for words, _ in kinds)
-        return f"knob {self.name!r}: {value!r} is not {allowed}, as its default {self.default!r} is"
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -73,8 +46,8 @@ NO_TABLE = TablePlace(Path(), ("",), "")
 class BackendOffer:
     """A backend in a case of an operator (`python -m benchmarks candidates`).
 
-    config: its knobs in use here, {} where it has none.  candidates: what a sweep tries, every knob given, the present
-    choice first.  why_not: why it has no configuration here.
+    knobs: their names.  config: those in use here, {} where it has none.  candidates: what a sweep tries, every knob
+    given, the present choice first.  why_not: why it has no configuration here.
 
     Of a backend with a tuned table: place: where its entry is or would be.  entry: the knobs of the table, {} where it
     has none.  rule: the knobs without it.  scale: by knob, what the value of a launch is multiplied by in an entry.
@@ -85,7 +58,7 @@ class BackendOffer:
     backend: str
     world: int = 1
     tier: str = "pr"
-    knobs: Mapping[str, KnobFact] = dataclasses.field(default_factory=dict)
+    knobs: Collection[str] = ()
     defaults: Knobs = dataclasses.field(default_factory=dict)
     config: Knobs = dataclasses.field(default_factory=dict)
     candidates: Sequence[Knobs] = ()
@@ -173,7 +146,7 @@ class Catalogue:
         """Those that are asked for: by name or pattern, else by tier.  SweepError names what fits nothing."""
         for pattern in cases:
             if not fnmatch.filter(self.cases, pattern):
-                raise SweepError(f"no case of {self.operator} fits {pattern!r}; it has {some(self.cases, pattern)}")
+                raise SweepError(f"no case of {self.operator} fits {pattern!r}; it has {some(self.cases)}")
         for name in backends:
             if name not in self.backends:
                 raise SweepError(f"{self.operator} has no backend {name!r}; it has {', '.join(self.backends)}")
@@ -208,12 +181,9 @@ def to_tune(catalogue: Catalogue, patterns: Sequence[str] = (), backends: Sequen
     return [offer for offer in tabled.offers if offer.place in places]
 
 
-def some(names: Iterable[str], near: str = "", most: int = 8) -> str:
-    """A few of many names, those most like `near` first."""
-    known = list(names)
-    first = difflib.get_close_matches(near, known, most, 0.4) if near else []
-    shown = [*first, *(name for name in known if name not in first)][:most]
-    return ", ".join(shown) + (f" and {len(known) - most} more" if len(known) > most else "")
+def some(names: Sequence[str], most: int = 8) -> str:
+    """A few of many names."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def ask(
@@ -234,14 +204,13 @@ def parsed(answer: Json, operator: str) -> Catalogue:
 
 
 def _offer(entry: Json, operator: str) -> BackendOffer:
-    knobs = {name: KnobFact(name, fact["default"], fact["type"]) for name, fact in entry["knobs"].items()}
-    tuned: dict[str, Any] = {"defaults": {name: knob.default for name, knob in knobs.items()}}
+    tuned: dict[str, Any] = {"defaults": {name: fact["default"] for name, fact in entry["knobs"].items()}}
     if table := entry.get("table"):
         tuned = {name: table[name] for name in ("entry", "rule", "defaults", "scale")}
         tuned["place"] = TablePlace(Path(table["file"]), tuple(table["table"]), table["key"])
     named = ("case", "backend", "world", "tier", "config", "baseline", "candidates")
     known = {name: entry[name] for name in named if entry.get(name) is not None}
-    return BackendOffer(operator, **known, **tuned, knobs=knobs, why_not=entry.get("why") or "")
+    return BackendOffer(operator, **known, **tuned, knobs=tuple(entry["knobs"]), why_not=entry.get("why") or "")
 
 
 # ---- what to try: values of knobs from the command line, and the points that they and the candidates come to ---------
@@ -271,10 +240,13 @@ def of_options(knobs: Sequence[str]) -> dict[str, list[Any]]:
 def points(catalogue: Catalogue, values: KnobValues, candidates: bool) -> dict[str, list[Point]]:
     """By case, every point once: combinations of the values, and the candidates of the declaration too.
 
-    Backends without any of the knobs are plain points, to be timed as they are.  SweepError for an unknown knob, a
-    value of a wrong type, no points or too many, before one of them is made.
+    Backends without any of the knobs are plain points, to be timed as they are.  SweepError for an unknown knob,
+    no points or too many, before one of them is made.
     """
-    _refuse_unknown(catalogue, values)
+    known = dict.fromkeys(name for offer in catalogue.offers for name in offer.knobs)
+    if unknown := [name for name in values if name not in known]:
+        has = f"have no knob {unknown[0]!r}; there are {', '.join(known) or 'none'}"
+        raise SweepError(f"--knob: the backends {', '.join(catalogue.backends)} {has}")
     count = sum(
         (math.prod(map(len, _own(offer, values).values())) if values else 0) + candidates * len(offer.candidates)
         for offer in catalogue.offers
@@ -308,16 +280,6 @@ def _overrides(offer: BackendOffer, values: KnobValues, candidates: bool) -> Ite
         yield from map(offer.overrides, offer.candidates)
     if own := _own(offer, values):
         yield from (dict(zip(own, chosen, strict=True)) for chosen in itertools.product(*own.values()))
-
-
-def _refuse_unknown(catalogue: Catalogue, values: KnobValues) -> None:
-    known = {name: knob for offer in catalogue.offers for name, knob in offer.knobs.items()}
-    for name, own in values.items():
-        if name not in known:
-            among = f"; there are {some(known, name, 30)}" if known else ""
-            raise SweepError(f"--knob: none of {', '.join(catalogue.backends)} has a knob {name!r}{among}")
-        for why in filter(None, map(known[name].refusal, own)):
-            raise SweepError(f"--knob: {why}")
 
 
 def swept(chosen: Catalogue, values: KnobValues, candidates: bool) -> Catalogue:

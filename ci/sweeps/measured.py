@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -282,8 +283,8 @@ def _modelled(seen: Mapping[Key, Sequence[Observation]], settings: policy.Settin
     ratios: dict[Key, dict[str, float]] = {}
     for case in dict.fromkeys((key[1], key[4]) for key in seen):
         keys = [key for key in seen if (key[1], key[4]) == case]
-        made = estimates(shifts_of([seen[key] for key in keys]), settings.trial_noise)
-        for key, mean, sd in zip(keys, map(float, made.mean), map(float, made.sd), strict=True):
+        means, sds = estimates(shifts_of([seen[key] for key in keys]), settings.trial_noise)
+        for key, mean, sd in zip(keys, map(float, means), map(float, sds), strict=True):
             mean, sd = (0.0, 0.0) if _its_anchor(key, seen[key]) else (mean, sd)
             ends = (mean, mean - reach * sd, mean + reach * sd)
             ratios[key] = dict(zip(TIMES, (mean, sd, *map(math.exp, ends)), strict=True))
@@ -345,21 +346,12 @@ FEWEST_ROUNDS = 8
 """With 4 rounds two slow samples spoil a trial: sd 1.6 % where 8 rounds have 0.8 % (the same trials, GEMM of 42 us)."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class TrialShift:
+class TrialShift(NamedTuple):
     """One trial of one point.  shift: log(time / anchor's time).  variance: of it, as its rounds imply it."""
 
     shift: float
     variance: float
     rounds: int
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Estimates:
-    """Of several points, shape (points,): log-ratio to the anchor, and its standard deviation."""
-
-    mean: FloatArray
-    sd: FloatArray
 
 
 def trial_shifts(pairs: list[tuple[FloatArray, FloatArray]]) -> list[TrialShift]:
@@ -368,16 +360,17 @@ def trial_shifts(pairs: list[tuple[FloatArray, FloatArray]]) -> list[TrialShift]
     return [TrialShift(float(shift), float(variance), len(anchor)) for (anchor, _), (shift, variance, *_) in rows]
 
 
-def estimates(points: list[list[TrialShift]], least: float) -> Estimates:
-    """Of each point (at least one trial) from its trials; points given together are of one case.
+def estimates(points: list[list[TrialShift]], least: float) -> tuple[FloatArray, FloatArray]:
+    """Log-ratios of points to the anchor and their standard deviations, shape (points,) each, from their trials.
 
-    least: the smallest spread between trials, as a share of the time (policy: trial_noise).
+    Each point has at least one trial; points given together are of one case.  least: the smallest spread between
+    trials, as a share of the time (policy: trial_noise).
     """
     if not points:
-        return Estimates(np.empty(0), np.empty(0))
+        return np.empty(0), np.empty(0)
     typical = float(np.median([one.variance * one.rounds for trials in points for one in trials]))
-    rows = [_estimate(trials, typical, least) for trials in points]
-    return Estimates(np.array([mean for mean, _ in rows]), np.array([sd for _, sd in rows]))
+    mean, sd = np.array([_estimate(trials, typical, least) for trials in points]).T
+    return mean, sd
 
 
 def _estimate(trials: list[TrialShift], typical: float, least: float) -> tuple[float, float]:
@@ -419,8 +412,3 @@ def survivors(
     reach, joint = ndtri(1 - miss / 2), ndtri(1 - miss / (2 * len(mean)))
     bound = float(np.min(mean + joint * sd)) + np.log1p(indifference)
     return np.asarray(mean - reach * sd <= bound)
-
-
-def miss_per_rung(miss: float, rungs: int) -> float:
-    """What each of the rungs that drop points may spend, so that all together miss with a chance of at most `miss`."""
-    return miss / max(1, rungs)

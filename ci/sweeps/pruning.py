@@ -306,10 +306,10 @@ def _of_case(case: str, own: Sequence[Point], rung: int, rungs: Rungs, seen: See
 def _of_backend(own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, has_anchor: bool) -> list[Point]:
     """Those that may be the best of their backend.  A point without a ratio, whose anchor failed, ends here."""
     before = [[one for one in seen.get((p.case, p.label), ()) if one.pair and _rung(one) < rung] for p in own]
-    timed = [(point, found) for point, found in zip(own, before, strict=True) if found]
+    timed = [(point, earlier) for point, earlier in zip(own, before, strict=True) if earlier]
     if not timed:
         return []
-    made = estimates(shifts_of([found for _, found in timed]), rungs.least)
-    mean, sd = (np.append(values, 0.0) for values in (made.mean, made.sd)) if has_anchor else (made.mean, made.sd)
+    mean, sd = estimates(shifts_of([own for _, own in timed]), rungs.least)
+    mean, sd = (np.append(values, [0.0] * has_anchor) for values in (mean, sd))
     stay = surviving(mean, sd, MISS / max(1, len(rungs) - 1))
     return [point for (point, _), one in zip(timed, stay, strict=False) if one]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from ci.sweeps import measured
-from ci.sweeps.catalogue import BackendOffer, Catalogue, KnobFact, TablePlace
+from ci.sweeps.catalogue import BackendOffer, Catalogue, TablePlace
 from tests.ci.made_trials import declaration, tree, write
 from tests.ci.sweeps.made_lines import line
 
@@ -16,12 +16,8 @@ from tests.ci.sweeps.made_lines import line
 KNOBS = {"block_m": 64, "num_warps": 4, "flatten": True, "variant": "split", "scale": 1.0, "swizzle": None}
 
 
-def facts(knobs):
-    return {name: KnobFact(name, value, type(value).__name__) for name, value in knobs.items()}
-
-
 def offer(case="m16", backend="triton", **more):
-    given = {"config": {"block_m": 16}, "knobs": facts(KNOBS), "defaults": KNOBS, **more}
+    given = {"config": {"block_m": 16}, "knobs": KNOBS, "defaults": KNOBS, **more}
     return BackendOffer("gemm", case, backend, **given)
 
 

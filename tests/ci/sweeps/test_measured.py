@@ -33,10 +33,10 @@ def swept(truth, noise, random, miss):
         pairs = [_rounds(noise[random.integers(len(noise))], rounds, truth[point], random) for point in alive]
         for point, one in zip(alive, trial_shifts(pairs), strict=True):
             seen[point].append(one)
-        made = estimates([seen[point] for point in alive], LEAST)
+        mean, sd = estimates([seen[point] for point in alive], LEAST)
         if rung < len(ROUNDS) - 1:
-            alive = alive[halving.survivors(made.mean, made.sd, halving.miss_per_rung(miss, len(ROUNDS) - 1))]
-    return int(alive[np.argmin(made.mean)]), later
+            alive = alive[halving.survivors(mean, sd, miss / (len(ROUNDS) - 1))]
+    return int(alive[np.argmin(mean)]), later
 
 
 def _rounds(trial, rounds, truth, random):
@@ -91,6 +91,6 @@ def test_nothing_to_choose_from():
 def test_the_stated_deviation_is_that_of_recorded_trials(case, rounds):
     """Within a quarter too small and twice too large: a sweep may measure too much, never drop too early."""
     noise = recorded(case)
-    made = estimates([[one] for one in trial_shifts([(a[-rounds:], b[-rounds:]) for a, b in noise])], LEAST)
-    observed = float(np.std(made.mean, ddof=1))
-    assert 0.75 * observed <= float(np.sqrt(np.mean(made.sd**2))) <= 2.0 * observed
+    mean, sd = estimates([[one] for one in trial_shifts([(a[-rounds:], b[-rounds:]) for a, b in noise])], LEAST)
+    observed = float(np.std(mean, ddof=1))
+    assert 0.75 * observed <= float(np.sqrt(np.mean(sd**2))) <= 2.0 * observed

@@ -10,7 +10,6 @@ import pytest
 from benchmarks.points import Point
 from ci.sweeps import catalogue as catalogues
 from ci.sweeps import pruning
-from ci.sweeps.catalogue import KnobFact
 from ci.sweeps.measured import SweepError
 from ci.sweeps.pruning import Compiled, PointCompiler, prune, read_compiled
 from tests.ci.sweeps.made_sweeps import catalogue, offer
@@ -88,23 +87,13 @@ def gemm():
 def test_the_program_and_its_reader_agree(gemm):
     assert (gemm.arch, gemm.backends) == ("gfx942", ["blas", "torch", "triton"])
     ours = gemm.of("n4096_k4096_m16_fp16", "triton")
-    assert ours.knobs["num_warps"].kind == "int"
-    assert ours.config.keys() == ours.knobs.keys()
+    assert [*ours.config] == [*ours.knobs]
     assert ours.place.key
     assert not ours.baseline
     changes = [ours.overrides(one) for one in ours.candidates]
     assert changes[0] == {}, "the present choice comes first"
     assert all(ours.whole(change) == dict(one) for change, one in zip(changes, ours.candidates, strict=True))
     assert gemm.of("n4096_k4096_m16_fp16", "blas").baseline
-
-
-@pytest.mark.parametrize(
-    ("kind", "good", "bad"),
-    [("int", 3, 3.0), ("bool", True, 1), ("str", "a", 1), ("float", 1, True), ("int | None", 3, "x"), ("", "x", None)],
-)
-def test_values_have_the_type_of_the_knob(kind, good, bad):
-    assert KnobFact("k", None, kind).refusal(good) == ""
-    assert bool(KnobFact("k", None, kind).refusal(bad)) == bool(kind)
 
 
 # Values of knobs and the points that they come to.
@@ -127,8 +116,7 @@ def test_knobs_give_every_combination_in_the_order_that_they_are_named():
 @pytest.mark.parametrize(
     ("knobs", "words"),
     [
-        (["num_warp=4"], r"--knob: none of triton, blas has a knob 'num_warp'; there are num_warps"),
-        (["num_warps=four"], r"'num_warps': 'four' is not a whole number, as its default 4 is"),
+        (["num_warp=4"], r"the backends triton, blas have no knob 'num_warp'; there are block_m, num_warps"),
         (["num_warps"], r"'num_warps': expected NAME=VALUE,VALUE"),
         (["num_warps=4", "num_warps=8"], r"num_warps is given twice"),
         (
