@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
 import re
 import sys
@@ -28,7 +29,6 @@ from benchmarks.sources import (
     Unreadable,
     imported,
     is_of_part,
-    makers,
     module_name,
     names_in,
     of_folder,
@@ -111,7 +111,7 @@ def declared(tree: SourceTree) -> dict[str, tuple[str, ...]]:
     for path in paths:
         for name in names_in(tree.text(path)) if KERNEL in tree.text(path) else ():
             homes[name] = (*homes.get(name, ()), part_of(tree, path))
-    if _made_elsewhere(tree, {maker for path in paths for maker in makers(tree.text(path), *_module(path))}):
+    if _made_elsewhere(tree, {maker for path in paths for maker in _imports(tree, path).called}):
         raise Unreadable
     return homes
 
@@ -130,18 +130,11 @@ def declared_by(tree: SourceTree, module: str) -> list[str] | None:
 
 def _made_elsewhere(tree: SourceTree, called: Iterable[str]) -> bool:
     """Whether functions that listed modules call as they are loaded may make operators: those of another project, and
-    those that reach the class from outside of the listed packages.  called: their full names (see makers)."""
-    files: set[str] = set()
-    for maker in called:
-        names = maker.split(".")
-        places = (files_of_module(tree, ".".join(names[:length])) for length in range(len(names), 0, -1))
-        of_maker = next(filter(None, places), [])
-        if not of_maker:
-            return True
-        files.update(of_maker)
-    parts = tuple(sorted(path.removesuffix(".py").removesuffix("/__init__") for path in files))
-    outside = [path for path in reached(tree, parts) if not tree.listed(path)] if parts else ()
-    return any(KERNEL in tree.text(path) and "spec" in tree.text(path) for path in outside)
+    those that reach the class from outside of the listed packages.  called: see Imported."""
+    of_makers = [list(_index(tree).of_name(maker)) for maker in called]
+    files = _closure(tree, itertools.chain(*of_makers)) or every_file(tree) if of_makers else ()
+    outside = (tree.text(path) for path in files if not tree.listed(path))
+    return not all(of_makers) or any(KERNEL in text and "spec" in text for text in outside)
 
 
 def part_of(tree: SourceTree, path: str) -> str:
@@ -206,16 +199,15 @@ def reached_by_all(tree: SourceTree, names: Iterable[str] = ()) -> set[str]:
 
 def reached(tree: SourceTree, parts: Iterable[str]) -> set[str]:
     """Every file that the code of some parts can come from."""
-    return _closure(tree, tuple(parts)) or every_file(tree)
-
-
-def _module(path: str) -> tuple[str, bool]:
-    """The dotted name of a file, and whether it is that of a package."""
-    return module_name(path), path.endswith("__init__.py")
+    parts = tuple(parts)
+    modules = {*(part.replace("/", ".") for part in parts), *OF_THE_HARNESS}  # with the packages that they lie in
+    paths = [path for path in tree.files for part in parts if is_of_part(path, part)]
+    paths += [path for module in modules for path in _index(tree).of_name(module)]
+    return _closure(tree, paths) or every_file(tree)
 
 
 def _imports(tree: SourceTree, path: str) -> Imported:
-    return imported(tree.text(path), *_module(path))
+    return imported(tree.text(path), module_name(path), path.endswith("__init__.py"))
 
 
 class _Index:
@@ -272,13 +264,10 @@ def _index(tree: SourceTree) -> _Index:
     return _Index(tree)
 
 
-def _closure(tree: SourceTree, parts: tuple[str, ...]) -> set[str]:
-    """The files of parts, and all that they need; empty where that cannot be known."""
-    index = _index(tree)
+def _closure(tree: SourceTree, paths: Iterable[str]) -> set[str]:
+    """Some files, and all that they need; empty where that cannot be known."""
+    index, pending = _index(tree), list(paths)
     files = {path for path in tree.files if path.endswith((*COMPILED, "/"))}
-    pending = [path for path in tree.files for part in parts if is_of_part(path, part)]
-    modules = {*(part.replace("/", ".") for part in parts), *OF_THE_HARNESS}  # with the packages that they lie in
-    pending += [path for module in modules for path in index.of_name(module)]
     words: set[str] = set()
     while pending:
         path = pending.pop()

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -156,55 +157,101 @@ ONE_WORD = re.compile(r"[\w./%{}*?\[\]-]+")
 """A string that can be the name of a module, a file or a folder, or a pattern of such names."""
 
 
+LIBRARIES = frozenset(("torch", "triton", "numpy", "ridgeline", "kernels"))
+"""Packages whose functions make no operator of ours; `ridgeline.spec` and `kernels.spec` have the contract."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Imported:
     """modules: dotted names that are, or may be, modules; "package.*" is every module of a package.
 
     strings: its string constants that can be names.  dynamic: it can import what is not named here, because it imports
     by a name that it computes, or changes where modules are looked for.
+    called: full names, or those of their modules, of functions that its load calls for a value, or that decorate one of
+    its functions or classes, and that may make operators: not of the standard library and of LIBRARIES.
     """
 
     modules: frozenset[str] = frozenset()
     strings: frozenset[str] = frozenset()
     dynamic: bool = False
+    called: frozenset[str] = frozenset()
 
 
 @functools.lru_cache(maxsize=8192)
 def imported(text: str, module: str, is_package: bool) -> Imported:
     """What a file imports.  module: its own dotted name, which relative imports start from."""
     try:
-        nodes = list(ast.walk(ast.parse(text)))
+        tree = ast.parse(text)
     except (SyntaxError, ValueError):  # it does not run either, by this Python
         return Imported(dynamic=True)
-    package = _package(module, is_package)
-    modules, strings, dynamic = set[str](), set[str](), False
+    nodes = list(ast.walk(tree))
+    package = (module if is_package else module.rpartition(".")[0]).split(".")
+    bound = _bound(nodes, package)
+    modules, strings, dynamic = set[str]().union(*bound.values()), set[str](), False
     followed: set[ast.AST] = set()  # references to what imports by name, in calls that say the name
     for node in nodes:
         if isinstance(node, ast.Import):
             modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            start = _absolute("." * node.level + (node.module or ""), package)
-            modules.update((start, *(f"{start}.{alias.name}" for alias in node.names)))
             dynamic |= any(one.name in UNSEEN or (one.name in BY_NAME and one.asname) for one in node.names)
         elif isinstance(node, ast.Call) and _last(node.func) in BY_NAME and (name := _by_name(node, package)):
             modules.add(name)
             followed.add(node.func)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and ONE_WORD.fullmatch(node.value):
             strings.add(node.value)
-            modules.update([node.value] if "." in node.value else [])
             dynamic |= node.value in (*BY_NAME, *UNSEEN)
         elif isinstance(node, (ast.Attribute, ast.Name)):
             name = _last(node)
             unseen = name in UNSEEN and (isinstance(node, ast.Name) or name not in METHODS)
             dynamic |= unseen or (name in BY_NAME and node not in followed)
-            modules.add(dotted := _dotted(node))
-            dynamic |= dotted == "sys.path"
-    return Imported(frozenset(modules), frozenset(strings), dynamic)
+            modules.update(_full_names(node, bound, any_name="*" in bound))
+    dynamic |= "sys.path" in modules
+    usual = LIBRARIES | sys.stdlib_module_names
+    functions = (function for function in _called_at_load(tree) if _last(function) != KERNEL)
+    called = (name for function in functions for name in _full_names(function, bound))
+    return Imported(
+        *(frozenset(modules.union(text for text in strings if "." in text)), frozenset(strings), dynamic),
+        frozenset(name for name in called if name.partition(".")[0] not in usual),
+    )
 
 
-def _package(module: str, is_package: bool) -> Sequence[str]:
-    """The package that a module's relative imports start from."""
-    return (module if is_package else module.rpartition(".")[0]).split(".")
+def _bound(nodes: Sequence[ast.AST], package: Sequence[str]) -> dict[str, set[str]]:
+    """By name that an import of a file binds: the full dotted names of what it can be, "package.*" under "*"."""
+    bound = defaultdict[str, set[str]](set)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                full = alias.name if alias.asname else alias.name.partition(".")[0]
+                bound[alias.asname or full].add(full)
+        elif isinstance(node, ast.ImportFrom):
+            start = _absolute("." * node.level + (node.module or ""), package)
+            for alias in node.names:
+                bound[alias.asname or alias.name].add(f"{start}.{alias.name}")
+    return bound
+
+
+def _full_names(node: ast.expr, bound: Mapping[str, set[str]], *, any_name: bool = False) -> Iterator[str]:
+    """What a name, or an attribute of an attribute of one, can be of what a file imports: "package.part.name".
+
+    any_name: a name that the file does not bind can be that of a module, as in a file that imports by "*".
+    """
+    names: list[str] = []
+    while isinstance(node, (ast.Attribute, ast.Call)):
+        names, node = ([node.attr, *names], node.value) if isinstance(node, ast.Attribute) else ([], node.func)
+    if isinstance(node, ast.Name):
+        roots = bound.get(node.id, {node.id} if any_name else ())
+        yield from (".".join((root, *names)) for root in roots)
+
+
+def _called_at_load(node: ast.AST) -> Iterator[ast.expr]:
+    """The functions that the load of a module calls for a value of it, in an `if` or a `try` too, or as decorators."""
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield from inner.decorator_list
+        elif isinstance(inner, (ast.Assign, ast.AnnAssign)) and inner.value:
+            yield from (part.func for part in ast.walk(inner.value) if isinstance(part, ast.Call))
+        elif isinstance(inner, (ast.stmt, ast.ExceptHandler)):
+            yield from _called_at_load(inner)
 
 
 def _absolute(dotted: str, package: Sequence[str]) -> str:
@@ -231,15 +278,6 @@ def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def _dotted(node: ast.expr) -> str:
-    """ "package.part.name" of an attribute of an attribute of a name, "" of anything else."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(names)]) if names and isinstance(node, ast.Name) else ""
-
-
 ENCODING = re.compile(r"coding[:=]")
 """A comment that changes what a file says (https://peps.python.org/pep-0263/)."""
 
@@ -262,9 +300,6 @@ def syntax(source: str) -> str | None:
 
 KERNEL = "Kernel"
 """The class of kernels/spec.py whose first argument is the name."""
-
-LIBRARIES = frozenset(("torch", "triton", "numpy", "ridgeline", "kernels"))
-"""Packages whose functions make no operator of ours; `ridgeline.spec` and `kernels.spec` have the contract."""
 
 
 class Unreadable(ValueError):
@@ -313,44 +348,3 @@ def _name_of(call: ast.Call) -> str:
 
 def _is_other_name(alias: ast.alias) -> bool:
     return alias.name.rpartition(".")[2] == KERNEL and alias.asname not in (None, KERNEL)
-
-
-@functools.lru_cache(maxsize=4096)
-def makers(source: str, module: str, is_package: bool) -> tuple[str, ...]:
-    """What may make an operator at the load of a module beside the class itself: full names of functions that are
-    called for a value of the module or that decorate one of its functions.
-
-    Names of the standard library and of LIBRARIES are left out.
-    """
-    package = _package(module, is_package)
-    known: dict[str, str] = {}
-    used: list[ast.expr] = []
-    for node in _at_load(_parsed(source)):
-        if isinstance(node, ast.Import):
-            known |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            start = _absolute("." * node.level + (node.module or ""), package)
-            known |= {alias.asname or alias.name: f"{start}.{alias.name}" for alias in node.names}
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            used += node.decorator_list
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
-            used += [part.func for part in ast.walk(node.value) if isinstance(part, ast.Call)]
-    names = {known.get(_root(function), "") for function in used if _last(function) != KERNEL}
-    usual = LIBRARIES | sys.stdlib_module_names | {""}
-    return tuple(sorted(name for name in names if name.partition(".")[0] not in usual))
-
-
-def _at_load(node: ast.AST) -> Iterator[ast.AST]:
-    """The statements that the load of a module executes, those in an `if` or a `try` too."""
-    for inner in ast.iter_child_nodes(node):
-        if isinstance(inner, (ast.stmt, ast.ExceptHandler)):
-            yield inner
-            if not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                yield from _at_load(inner)
-
-
-def _root(node: ast.expr) -> str:
-    """The first name of an attribute of an attribute of a name, or of a call of one."""
-    while isinstance(node, (ast.Attribute, ast.Call)):
-        node = node.value if isinstance(node, ast.Attribute) else node.func
-    return node.id if isinstance(node, ast.Name) else ""
