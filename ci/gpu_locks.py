@@ -21,7 +21,8 @@ FOLDER, VARIABLE = Path("/tmp/ridgeline-locks"), "RIDGELINE_LOCKS"
 """/tmp is there on every machine, is one for all users, and is empty after a start."""
 HELD = "RIDGELINE_HOLDS"
 """Variable: the locks that a command holds, for which the processes below it need not wait."""
-VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""The first one that is set counts: what HIP_ chooses within ROCR_ is locked with all of ROCR_."""
 WAIT_S, REPORT_S = 0.2, 10.0
 """Seconds between two looks at a lock, and between two lines on whom a command waits for."""
 LONGEST = 300
@@ -59,8 +60,6 @@ def lock_names(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) 
     of_node = _entries(environ, "SLURM_JOB_GPUS")  # inside a job every GPU counts from 0 (sbatch(1), 26.05)
     if len(of_node) == len(gpus):
         return {f"gpu-{number}" for number in of_node}
-    if "HIP_VISIBLE_DEVICES" in environ and (outer := _entries(environ, "ROCR_VISIBLE_DEVICES")):
-        gpus = [outer[int(gpu)] if gpu.isdecimal() and int(gpu) < len(outer) else gpu for gpu in gpus]
     return {"gpu-" + re.sub(r"[^A-Za-z0-9._-]", "_", gpu) for gpu in gpus}
 
 

@@ -24,9 +24,6 @@ from ci.slurm import jobs as slurm_jobs
 from ci.slurm.client import Slurm
 from ci.slurm.jobs import JobSpec, JobStatus, State
 
-ALIASES: Mapping[str, tuple[str, ...]] = {"nightly": ("run", "--tier", "nightly")}
-"""What may stand for a verb."""
-
 NO_JOBS = {"jobs", "submit", "cancel", "runner"}
 """Verbs that deal with jobs and are none."""
 
@@ -55,15 +52,14 @@ class InnerCommand:
 def parsed(arguments: Sequence[str]) -> InnerCommand:
     """The command, parsed as it will be when it runs.  Raises the usage error that it would end with."""
     context = click.get_current_context().find_root()
-    words = [*ALIASES.get(arguments[0], arguments[:1]), *arguments[1:]]
     group = context.command
     assert isinstance(group, click.Group)
     try:
-        name, command, rest = group.resolve_command(context, words)
+        name, command, rest = group.resolve_command(context, [*arguments])
     except click.UsageError:
-        name, command, rest = words[0], None, []
+        name, command, rest = arguments[0], None, []
     if not (command and name) or isinstance(command, click.Group) or NO_JOBS & {*name.split()}:
-        verbs = ", ".join(sorted({*group.list_commands(context), *ALIASES} - NO_JOBS))
+        verbs = ", ".join(sorted({*group.list_commands(context)} - NO_JOBS))
         raise click.UsageError(f"{name!r} is not a verb that can be a job; after -- comes one of {verbs}")
     with command.make_context(name, list(rest), parent=click.Context(group, info_name="ridgeline")) as inner:
         values = dict(inner.params)
@@ -175,7 +171,7 @@ def status_line(job: JobStatus) -> str:
 
 @verb(
     "ridgeline jobs submit --on mi300x --gpus 1 --dry-run -- run --kernel gemm --out gemm.jsonl\n  "
-    "ridgeline jobs submit --on mi300x --gpus 8 --array 8 --dry-run -- nightly --trials 3",
+    "ridgeline jobs submit --on mi300x --gpus 8 --array 8 --dry-run -- run --tier nightly --trials 3",
     context_settings={"allow_interspersed_args": False},
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

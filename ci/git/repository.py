@@ -113,8 +113,6 @@ class Repository:
             )
         if found is None:
             hint = " This clone is shallow: `git fetch --unshallow` brings the history." if self.is_shallow() else ""
-            if len(several := self._ambiguous(revision)) > 1:
-                hint = f" Several commits begin so: {', '.join(several)}."
             if ".." in revision:
                 hint = f" It is a range: name its ends apart, `{revision.replace('..', ' ')}`."
             raise GitError(
@@ -124,14 +122,6 @@ class Repository:
         if branch and tag and branch != tag:
             raise GitError(f"{revision!r} is a branch and a tag: name heads/{revision} or tags/{revision}")
         return self._log("-1", found)[0]
-
-    def _ambiguous(self, prefix: str) -> list[str]:
-        """The commits whose hash begins so, each as short as it can be."""
-        if not re.fullmatch("[0-9a-f]{4,39}", prefix):
-            return []
-        names = (git_or_none(self.root, "rev-parse", f"--disambiguate={prefix}") or "").split()
-        commits = [name for name in names if git_or_none(self.root, "cat-file", "-t", name) == "commit"]
-        return [git(self.root, "rev-parse", "--short", name) for name in commits]
 
     def _commit(self, revision: str) -> str | None:
         """The hash of the commit that a revision names.  ":/TEXT" takes nothing behind it (gitrevisions(7))."""

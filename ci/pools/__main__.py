@@ -21,46 +21,27 @@ USAGE = 3
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    """Print the matrix; returns 3 for a bad file or an unknown name."""
-    arguments = _parser().parse_args(argv)
-    only = [name for name in arguments.only if name]  # an input that was left empty
+    """Print the matrix and, in a workflow, make it the step's output `legs`; 3 for a bad file or an unknown name."""
+    parser = argparse.ArgumentParser(
+        "python3 -m ci.pools", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--matrix", action="store_true", required=True, help="print the legs as JSON")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only this pool; repeatable")
+    parser.add_argument("--gpus", default="", metavar="N", help="only legs of N GPUs")
+    parser.add_argument("--file", default=None, type=Path, metavar="FILE", help="default: ci/runners.toml")
+    parser.add_argument("command", nargs="+", metavar="COMMAND", help="what a leg runs, after --")
+    asked = parser.parse_args(argv)
+    only, gpus = [name for name in asked.only if name], asked.gpus or None  # "": an input of a workflow, left empty
     try:
-        sizes = int(arguments.gpus) if arguments.gpus else None
-        legs = command.legs(file.load(arguments.file), arguments.command, only, sizes)
-    except PoolsError as error:
+        line = command.legs_json(command.legs(file.load(asked.file), asked.command, only, gpus and int(gpus)))
+    except (PoolsError, ValueError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return USAGE
-    publish(command.legs_json(legs), environ)
-    return 0
-
-
-def publish(line: str, environ: Mapping[str, str]) -> None:
-    """Print a line and, inside a workflow, make it the step's output `legs`."""
     print(line)
     if environ.get("GITHUB_OUTPUT"):
         with open(environ["GITHUB_OUTPUT"], "a", encoding="utf-8") as output:
             output.write(f"legs={line}\n")
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        self.exit(USAGE, f"Error: {message}; see --help\n")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python3 -m ci.pools", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--matrix", action="store_true", required=True, help="print the legs as JSON")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only this pool; repeatable")
-    parser.add_argument("--gpus", default="", type=_count, metavar="N", help="only legs of N GPUs")
-    parser.add_argument("--file", default=None, type=Path, metavar="FILE", help="default: ci/runners.toml")
-    parser.add_argument("command", nargs="+", metavar="COMMAND", help="what a leg runs, after --")
-    return parser
-
-
-def _count(text: str) -> str:
-    if text and not (text.isdecimal() and len(text) < 4):
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number of GPUs")
-    return text
+    return 0
 
 
 if __name__ == "__main__":

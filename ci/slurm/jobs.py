@@ -157,7 +157,7 @@ def read_spec(folder: Path) -> JobSpec:
         return built(JobSpec, json.loads(path.read_text()))
     except FileNotFoundError:
         raise JobError(f"no job {folder.name!r} under {folder.parent}; `ridgeline jobs list` lists them") from None
-    except (OSError, ValueError, Unfit) as error:
+    except (ValueError, Unfit) as error:
         raise JobError(f"{path} is damaged: {error}; remove its folder to forget the job") from error
 
 
@@ -276,9 +276,8 @@ def _sbatch(folder: Path, texts: dict[str, str], slurm: Slurm, with_tasks: bool 
         if with_tasks:
             after = [f"--dependency=afterany:{slurm.sbatch(folder / 'tasks.sh', name)}"]
         slurm.sbatch(folder / "last.sh", name, after)
-    except SlurmError:
-        if after:
-            slurm.scancel(name)
+    except SlurmError:  # the controller may have it all the same
+        slurm.scancel(name)
         raise
 
 
@@ -307,16 +306,10 @@ def status(folder: Path, slurm: Slurm) -> JobStatus:
 def _ended(place: JobStatus, folder: Path) -> JobStatus | None:
     """The status with what the last job wrote, None before it did."""
     path = folder / "result.json"
-    try:
-        result = json.loads(path.read_text()) if path.exists() else None
-        if result is None:
-            return None
-        state, code, reason = State(result["state"]), int(result["exit_code"]), str(result["reason"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise JobError(
-            f"{path} is damaged: {error}; remove it, and `{resume_command(folder)}` writes it anew"
-        ) from error
-    return dataclasses.replace(place, state=state, exit_code=code, reason=reason)
+    if not path.exists():
+        return None
+    result = json.loads(path.read_text())
+    return dataclasses.replace(place, **result | {"state": State(result["state"])})
 
 
 def write_result(folder: Path, state: State, exit_code: int, reason: str = "") -> None:

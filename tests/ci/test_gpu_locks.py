@@ -105,9 +105,9 @@ def test_a_job_of_slurm_takes_the_gpus_of_the_node_that_are_its_own(place):
     assert lock_names({"CUDA_VISIBLE_DEVICES": ""}) == {"cpu"}
 
 
-def test_an_entry_of_hip_counts_within_that_of_rocr():
+def test_what_hip_chooses_within_rocr_is_locked_with_all_of_rocr():
     environ = {"ROCR_VISIBLE_DEVICES": "4,5,6", "HIP_VISIBLE_DEVICES": "0,2"}
-    assert lock_names(environ) == {"gpu-4", "gpu-6"}
+    assert lock_names(environ) == {"gpu-4", "gpu-5", "gpu-6"}
 
 
 def test_devices_are_counted_without_a_gpu_library(tmp_path):

@@ -100,7 +100,7 @@ def split(words, tasks):
 
 @pytest.mark.parametrize("out", ["--out x.jsonl", "--out=x.jsonl"])
 def test_out_is_where_the_lines_go_in_the_end(out, tmp_path):
-    _, four = split(f"nightly {out} --trials 5 --kernel gemm", 4)
+    _, four = split(f"run --tier nightly {out} --trials 5 --kernel gemm", 4)
     assert (four.out, four.trials, four.first_trial, four.resumes, four.finish) == ("x.jsonl", 5, 0, True, ())
     place = tmp_path / "o"
     argv = four.task_argv(2, place)
@@ -150,7 +150,7 @@ def shown(result, tmp_path):
 def test_the_runners_of_six_projects(here, file, tmp_path, golden):
     for pool in pools.load(file).pools.values():
         at = ("--runners", str(file), "--on", pool.name, "--array", "8", "--dry-run")
-        result = here("submit", *at, "--", "nightly", "--trials", "3", "--out", "nightly.jsonl")
+        result = here("submit", *at, "--", "run", "--tier", "nightly", "--trials", "3", "--out", "nightly.jsonl")
         if pool.site:
             golden(f"slurm/{file.stem}_{pool.name}.txt", shown(result, tmp_path))
         else:

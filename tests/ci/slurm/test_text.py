@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import threading
 from pathlib import Path
 
@@ -115,18 +114,6 @@ def test_a_job_is_found_and_cancelled_by_its_name(slurm_cluster, tmp_path):
     assert set(ended(slurm_cluster, name)) == {"CANCELLED"}
     assert not any(row.has_ended for row in slurm_cluster.slurm.rows(other))
     slurm_cluster.slurm.scancel(other)
-
-
-def test_an_answer_that_got_lost_is_no_second_job(slurm_cluster, tmp_path):
-    """sbatch submits, and its answer does not come."""
-    sbatch = shutil.which("sbatch", path=slurm_cluster.env["PATH"])
-    (tmp_path / "sbatch").write_text(f'#!/bin/bash\n{sbatch} "$@" >/dev/null\necho "Socket timed out" >&2\nexit 1\n')
-    (tmp_path / "sbatch").chmod(0o755)
-    env = {**slurm_cluster.env, "PATH": f"{tmp_path}:{slurm_cluster.env['PATH']}"}
-    script = tmp_path / "job.sh"
-    script.write_text("#!/bin/bash\n#SBATCH --job-name=rl-lost\ntrue\n")
-    job = Slurm(env).sbatch(script, "rl-lost", ["--output=/dev/null", "-pmi300x"])
-    assert [row.id for row in slurm_cluster.slurm.rows("rl-lost")] == [job]
 
 
 def test_a_controller_that_is_away_is_no_lost_job(slurm_cluster, tmp_path):
