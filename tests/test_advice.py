@@ -95,19 +95,6 @@ def test_every_command_in_a_text_can_be_pasted():
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("measure it: ridgeline ab main --kernel gemm; then look", ["ab main --kernel gemm"]),
-        ("`ridgeline records add 'a b.jsonl'` keeps it", ["records add 'a b.jsonl'"]),
-        ("or <code>ridgeline run</code> and <code>ridgeline site</code>", ["run", "site"]),
-        ("`/ridgeline gpu SHA`, from ridgeline.spec, the ridgeline draws", []),
-    ],
-)
-def test_commands_are_found_in_sentences(text, words):
-    assert commands(text) == words
-
-
-@pytest.mark.parametrize(
     ("words", "said"),
     [
         ("ab BASE HEAD --kernel NAME", "placeholder"),

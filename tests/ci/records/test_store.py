@@ -341,17 +341,6 @@ def test_a_bad_line_is_named_and_the_others_recorded(results, tmp_path, name):
     assert file.read_bytes() == before, "the trial file itself is never changed"
 
 
-@pytest.mark.parametrize("cut", [0, 1, 40, 200])
-def test_a_torn_gzip_file_gives_what_is_whole(results, tmp_path, cut):
-    file = tmp_path / "trials.jsonl.gz"
-    members = [gzip.compress(json.dumps(trial(number=n)).encode() + b"\n") for n in range(3)]
-    whole = b"".join(members)
-    file.write_bytes(whole[: len(whole) - cut])
-    outcome = records.record([file], results)
-    assert outcome.added >= (2 if cut else 3)
-    assert any("ends early" in problem.why for problem in outcome.problems) == bool(cut)
-
-
 @pytest.mark.parametrize(
     "spoil",
     [
