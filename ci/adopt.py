@@ -7,7 +7,7 @@ import dataclasses
 import json
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -315,24 +315,21 @@ def _counts(row: Mapping[str, Any]) -> Executed:
 
 def _moved(base: Mapping[str, Mapping[str, int]], head: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Lines whose instructions differ most, with what differs; a line is found again by its file and its text."""
-
-    def by_text(lines: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], tuple[str, Counter[str]]]:
-        found: dict[tuple[str, str], tuple[str, Counter[str]]] = {}
+    labels: dict[tuple[str, str], str] = {}
+    counts = {"head": defaultdict[tuple[str, str], Counter[str]](Counter), "base": defaultdict(Counter)}
+    for role, lines in (("head", head), ("base", base)):
         for place, classes in lines.items():
             file, _, text = place.partition(": ")
             name = file.rpartition("/")[2]
-            where = f"{name}: {text}" if text else name
-            before = found.setdefault((name.rpartition(":")[0], text or name), (where, Counter()))
-            before[1].update(classes)
-        return found
-
-    old, new = by_text(base), by_text(head)
+            line = name.rpartition(":")[0], text or name
+            labels.setdefault(line, f"{name}: {text}" if text else name)
+            counts[role][line].update(classes)
     differing = []
-    for key in dict.fromkeys([*old, *new]):
-        (_, before), (_, after) = old.get(key, ("", Counter())), new.get(key, ("", Counter()))
-        classes = [name for name in dict.fromkeys([*before, *after]) if before[name] != after[name]]
-        if classes and key[0]:
-            steps = ", ".join(f"{name} {before[name]} → {after[name]}" for name in classes)
-            moved = sum(abs(after[name] - before[name]) for name in classes)
-            differing.append((moved, f"{(new.get(key) or old[key])[0]}: {steps}"))
+    for line, label in labels.items():
+        before, after = counts["base"][line], counts["head"][line]
+        steps = [
+            f"{name} {before[name]} → {after[name]}" for name in {**before, **after} if before[name] != after[name]
+        ]
+        if steps and line[0]:
+            differing.append((sum(((before - after) + (after - before)).values()), f"{label}: {', '.join(steps)}"))
     return [sentence for _, sentence in sorted(differing, reverse=True)[:MOST_LINES]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from ci.judging.recorded import Expected, GateError, TrustedOutcome, decided, fe
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import (
     ANY,
-    FILE,
     JSON,
     NO_VERDICT,
     PASS,
@@ -50,10 +48,9 @@ from ci.report.model import Report, ReportWarning, report_of
 from ci.report.words import plain, plural
 from ci.trials import file
 from ci.trials.file import TrialFile
-from ci.trials.trial import Declaration, Trial
+from ci.trials.trial import Trial
 from ci.whole_files import replace
 from ci.why.explain import NOT_EXAMINED
-from kernels import project
 from kernels.project import ProjectError
 
 WHERE = together(
@@ -73,8 +70,7 @@ class LegError(Exception):
 def judged_leg(given: Given, repository: Repository, policy: Policy) -> Report:
     """Judge what a leg handed over; a leg that handed over nothing is CANNOT TELL with its reason.
 
-    given: of `gate`.  declared: what base declares (`python -m benchmarks list --json`), written by a job of our own.
-    code: folder with what the run says it compiled both sides to (ci.isa.text.SIDES).
+    given: of `gate`; its `code`: folder with what the run says it compiled both sides to (ci.isa.text.SIDES).
     """
     head: str = given.head_commit
     # Bring the objects of a commit that is not here, such as one of a fork; nothing of it is checked out or run.
@@ -87,7 +83,7 @@ def judged_leg(given: Given, repository: Repository, policy: Policy) -> Report:
     with contextlib.suppress(GitError, ProjectError):  # what differs is not known either then, which is said
         policy = dataclasses.replace(policy, renamed=reach.renamed_in(repository.root, head))
     handed = handed_over(given.files)
-    if handed or not expected.reached:
+    if handed or expected.nothing:
         outcome = decided(handed, expected, policy, "pr")
     else:
         no_file = f"pool {given.pool} handed over no trial file"
@@ -157,58 +153,18 @@ def _there(files: Sequence[Path]) -> list[Path]:
     return [path for paths in inside for path in paths if path.exists() or path.is_symlink()]
 
 
-def expected_alone(given: Given, repository: Repository) -> Expected:
-    """What is expected of a run that measured a commit without a base, and of the main branch what it had missed.
-
-    given: of `ci sift`.
-    """
-    expected = _expected(given, given.head_commit, repository)
-    names = tuple(one.name for one in programs.declared_programs(project.around(repository.root)))
-    past = frozenset(on_main(repository.root) or ())
-    return dataclasses.replace(expected, same_kernels=True, past=past, programs=names)
-
-
 def _expected(given: Given, base: str, repository: Repository) -> Expected:
     if not given.pool:
         raise LegError("--pool NAME is missing: it says which GPU the trials must be of")
     pool = HOSTED if given.pool == HOSTED.name else pools_file.load().pool(given.pool)
     counts = pool.gpus if given.gpus is None else (pool.size(given.gpus),)
-    file = vars(given).get("declared")
-    declared, python = _declared(file) if file and file.exists() else (None, "")
     try:  # what can differ, by the commits as git has them
         found = reach.of_commits(repository.root, base, given.head_commit)
     except (GitError, ProjectError) as error:
         found = Reach(unknown=str(error))
     reached = programs.reached(repository.root, base, given.head_commit, on_gpu=pool.gpu != NO_GPU)
-    return Expected(
-        given.head_commit,
-        base,
-        None if pool.gpu == NO_GPU else pool.gpu,
-        counts,
-        found.nothing,
-        () if found.nothing else found.same,
-        not (found.nothing and found.same) or bool(reached),
-        declared,
-        python,
-        programs=tuple(reached),
-    )
-
-
-def _declared(path: Path) -> tuple[dict[str, Declaration], str]:
-    """Declarations by operator, and the Python that made them."""
-    try:
-        data = json.loads(path.read_bytes())
-        return {one["kernel"]: Declaration.of(one) for one in data["kernels"]}, str(data.get("python", ""))
-    except OSError as error:
-        raise LegError(f"--declared {path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        made = "`python -m benchmarks list --json` prints one"
-        raise LegError(
-            f"--declared {path} is no list of declarations ({type(error).__name__}: {error}); {made}"
-        ) from None
-
-
-UNCHECKED = "the benchmark definition is what the measuring host says: no declarations of our own were at hand"
+    product = None if pool.gpu == NO_GPU else pool.gpu
+    return Expected(given.head_commit, base, product, counts, found, tuple(reached))
 
 
 def _report(
@@ -226,8 +182,6 @@ def _report(
     if outcome.trials and not succeeds(repository.root, "merge-base", "--is-ancestor", expected.head, "HEAD"):
         untrusted = recorded.UNTRUSTED.format(head=expected.head[:8])
         said.append(f"{plural(len(outcome.trials), 'trial')} judged here; {untrusted}")
-    if outcome.trials and not expected.declared:
-        said.append(UNCHECKED)
     if explanations:
         more.append(TOLD_CAUSES)
     return dataclasses.replace(
@@ -248,7 +202,6 @@ def _report(
 @several("--trials -> files", "Judge this file, or folder; it is not trusted.", ANY)
 @option("--head SHA -> head_commit", "The commit that was measured.", callback=full_hash)
 @option("--base SHA -> base_commit", "Its base (default: where it left HEAD).", callback=full_hash)
-@option("--declared", "What base declares (`python -m benchmarks list --json`).", FILE)
 @option("--code", "Folder with the compiled code of both sides, as `check` leaves it.", ANY)
 @WHERE
 @option("--machine NAME", "Machine of the records (default: every machine that has both).")
@@ -343,7 +296,9 @@ def sift(given: Given) -> int:
     FILES are trial files, or folders of them, from a machine that is not trusted.
     """
     handed = handed_over(given.files)
-    expected = expected_alone(given, Repository(Path.cwd()))
+    repository = Repository(Path.cwd())
+    past = frozenset(on_main(repository.root) or ())
+    expected = dataclasses.replace(_expected(given, given.head_commit, repository), reach=Reach(), past=past)
     fitting, refused = recorded.sift([trial for file in handed for trial in file.trials], expected)
     replace(given.out, "".join(f"{trial.text}\n" for trial in fitting))
     left_out = [*few(rejected(handed)), *refused]

@@ -332,14 +332,11 @@ def _looked_at(trials: Sequence[Trial], compiled: Container[tuple[str, str]]) ->
 
 EXECUTED_ON = ("gfx942", "gfx950")
 
-_ON = re.compile(r" on (gfx\d+): ")
-"""The target, in a line about an arm."""
-
 _FAULT = re.compile(r"^\S+ \S+ \S+ on gfx\d+: (wrong|error|crash|hang): ")
 """A line of the measuring program about an arm that is not right (benchmarks.program.ArmFault)."""
 
-_LEFT = re.compile(r"^not executed: ")
-"""A line of the measuring program about an arm, or an operator, that is not executed."""
+NOT_EXECUTED = "not executed: "
+"""Begins a line of the measuring program about an arm, or an operator, that is not executed."""
 
 MAX_REASONS = 4
 """Reasons not to execute that are shown."""
@@ -356,41 +353,30 @@ def executed(
         return _with(judgement, "not executed for gfx942 and gfx950: `pip install 'ridgeline[emulate]'` makes it so")
     ended = _verified(head, kernels, console)
     faults = [plain(line) for line in ended.said if _FAULT.match(line)]
-    reasons = merged_by_target([plain(line) for line in ended.said if _LEFT.match(line)])
+    reasons = [plain(line) for line in ended.said if line.startswith(NOT_EXECUTED)]
     left = (*reasons[:MAX_REASONS], *[f"not executed: {len(reasons) - MAX_REASONS} more"][: len(reasons) > MAX_REASONS])
     where = f"executed for gfx942 and gfx950 in an emulator: {', '.join(kernels)}"
     if faults:
-        named = list(dict.fromkeys(line.split()[0] for line in faults))
+        faulty = list(dict.fromkeys(line.split()[0] for line in faults))
         renamed = project.layout(head.path).renamed
-        before = {current_kernel(old, renamed): old for old in renamed if "/" not in old}
-        of_base = (_verified(base, [before.get(name, name)], console) for name in named)  # it may lack one of them
+        names_in_base = {current_kernel(old, renamed): old for old in renamed if "/" not in old}
+        of_base = (_verified(base, [names_in_base.get(name, name)], console) for name in faulty)  # it may lack one
         known = {_arm(line, renamed) for ended in of_base for line in ended.said if _FAULT.match(line)}
-        new = merged_by_target([line for line in faults if _arm(line, {}) not in known])
-        both = merged_by_target([line for line in faults if _arm(line, {}) in known])
-        old = [f"not right in base either: {line}" for line in both]
-        told = _with(judgement, f"{where}: {len(new) + len(old)} not right", *new, *old, *left)
-        decided = verdict_of_states(Status.UNTIMED if new else Status.WRONG, Status.WRONG)
-        verdict = Verdict.worst([told.verdict, Verdict(decided)])
-        again = f"`ridgeline verify --arch gfx942 --arch gfx950 --kernel {named[0]}` says more"
-        if new:
-            return dataclasses.replace(told, verdict=verdict, why=f"{new[0]}; {again}")
-        why = told.why if verdict is told.verdict else f"{old[0]}; {again}; {told.why}"
-        return dataclasses.replace(told, verdict=verdict, why=why, warnings=(*told.warnings, old[0]))
+        new = [line for line in faults if _arm(line, {}) not in known]
+        old = [f"not right in base either: {line}" for line in faults if line not in new]
+        status = verdict_of_states(Status.UNTIMED if new else Status.WRONG, Status.WRONG)
+        verdict, why = Verdict.worst([judgement.verdict, Verdict(status)]), judgement.why
+        if new or verdict is not judgement.verdict:
+            more = f"`ridgeline verify --arch gfx942 --arch gfx950 --kernel {faulty[0]}` says more"
+            why = f"{[*new, *old][0]}; {more}; {why}"
+        judgement = dataclasses.replace(judgement, verdict=verdict, why=why, warnings=(*judgement.warnings, *old[:1]))
+        return _with(judgement, f"{where}: {len(faults)} not right", *new, *old, *left)
     if ended.code == MEASURED:
         return _with(judgement, f"{where}: {'what was executed' if left else 'every small case'} is right", *left)
     if ended.code == NOTHING:
         return _with(judgement, *(left or [f"not {where}: no small case"]))
     how = "a module is broken" if ended.code == FAULTS else ended.last
     return dataclasses.replace(judgement, warnings=(*judgement.warnings, plain(f"not {where}: {how}")))
-
-
-def merged_by_target(lines: Sequence[str]) -> list[str]:
-    """Lines that differ in their target alone as one that names all targets: "... on gfx942, gfx950: wrong: ..."."""
-    targets: dict[str, list[str]] = {}
-    for line in lines:
-        found = _ON.search(line)
-        targets.setdefault(_ON.sub(" on \0: ", line, count=1), []).extend([found[1]] if found else [])
-    return [line.replace("\0", ", ".join(dict.fromkeys(of_line))) for line, of_line in targets.items()]
 
 
 def _verified(side: LocalCheckout, kernels: Sequence[str], console: Console) -> ChildExit:

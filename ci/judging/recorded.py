@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.reach import Reach
 from benchmarks.trial_file import identity
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
@@ -25,8 +26,7 @@ from ci.records.pooling import Place
 from ci.stats.types import FloatArray
 from ci.trials.comparisons import Comparison, comparisons, undeclared
 from ci.trials.file import Problem, TrialFile, unpacked
-from ci.trials.trial import Declaration, Trial
-from kernels.project import current_kernel, current_name
+from ci.trials.trial import Trial
 
 
 class GateError(Exception):
@@ -86,54 +86,11 @@ def _judged(results: Path, base: Place, head: Place, policy: Policy) -> Judged:
     both = [trial for trial in of_head if _of_both(trial, base, head)]
     lock_step = {trial.operator for trial in both}
     bases, heads = ([trial for trial in trials if trial.operator not in lock_step] for trials in (of_base, of_head))
-    declared = {trial.operator: declaration for trial in heads if (declaration := trial.declaration())}
-    bases = [_under_names_of_head(trial, declared, policy.renamed) for trial in bases] if policy.renamed else bases
     apart = _joined(bases, heads, base, head)
     paired = bool(both) and not apart
     compared = [*comparisons(both), *map(relative, comparisons(apart)), *undeclared([*both, *apart])]
     judgement = judge(compared, policy if paired else policy.recorded())
     return Judged(head.machine, head.env, paired, judgement, (*of_base, *of_head), frozenset(lock_step))
-
-
-def _under_names_of_head(trial: Trial, of_head: Mapping[str, Declaration], renamed: Mapping[str, str]) -> Trial:
-    """A trial of base under the names that head gives its operator, backends and cases (kernels.project).
-
-    of_head: what head declares, by operator.  The digest of a case's definition has its name in it; where all else of
-    the definition is head's, it is head's.
-    """
-    operator = current_kernel(trial.operator, renamed)
-
-    def parts(backend: str, case: str) -> list[str]:
-        named = current_name(f"{trial.operator}/{backend}/{case}", renamed).split("/")
-        return named if named[0] == operator else [operator, backend, case]
-
-    def case_of(name: str) -> str:
-        return parts("-", name)[2]
-
-    def backend_of(name: str) -> str:
-        return parts(name, "-")[1]
-
-    def declared(own: Declaration) -> Declaration:
-        head, cases = of_head.get(operator), {}
-        for name, case in own.cases.items():
-            other = head.cases.get(case_of(name)) if head and head.definition == own.definition else None
-            alike = other and (case.shape, case.dtype, case.world) == (other.shape, other.dtype, other.world)
-            definition = other.definition if other and alike else case.definition
-            cases[case_of(name)] = dataclasses.replace(case, name=case_of(name), definition=definition)
-        backends, baselines = (tuple(map(backend_of, names)) for names in (own.backends, own.baselines))
-        return dataclasses.replace(own, operator=operator, backends=backends, baselines=baselines, cases=cases)
-
-    sides = {
-        role: dataclasses.replace(side, declaration=side.declaration and declared(side.declaration))
-        for role, side in trial.checkouts.items()
-    }
-    cases = {
-        case_of(name): dataclasses.replace(
-            case, arms={(role, backend_of(backend)): arm for (role, backend), arm in case.arms.items()}
-        )
-        for name, case in trial.cases.items()
-    }
-    return dataclasses.replace(trial, operator=operator, checkouts=sides, cases=cases)
 
 
 def _of_both(trial: Trial, base: Place, head: Place) -> bool:
@@ -197,18 +154,18 @@ def _recorded_there(results: Path, machine: str, commits: Sequence[str]) -> str:
 
 # What a trial says of itself, held against what we know of the run that should have produced it.
 #
-# A trial that a stranger's code measured is a claim.  The platform knows which commits the run was started for; the
-# pool knows which GPU it has and how many; the default branch knows its benchmark definitions, and which cases there
-# must be.  A trial that contradicts one of them is refused by name.
+# A trial that a stranger's code measured is a claim.  The platform knows which commits the run was started for, the
+# pool which GPU it has and how many, and git which operators a changed file can reach.  A trial that contradicts one of
+# them is refused by name.
 #
 # What this cannot show: that the numbers are true.  Whoever runs code on the measuring host can write any file, with
-# the right commits and digests.  `UNTRUSTED` is the sentence that says so in every such report.
+# the right commits, cases and digests.  `UNTRUSTED` is the sentence that says so in every such report.
 
 
 UNTRUSTED = (
     "these trials come from an untrusted tree ({head} is not in the history of this branch): its code ran on the host "
-    "that measured. Commits, machine and benchmark definition fit the run; that the times themselves are not "
-    "made up cannot be shown from outside the host"
+    "that measured. Commits and machine fit the run; that the times themselves are not made up cannot be "
+    "shown from outside the host"
 )
 
 
@@ -217,25 +174,23 @@ class Expected:
     """What is known of a run from sources that its measured code cannot write.
 
     head, base: 40 hex digits.  product: of `kernels.hardware`, None for a CPU.  counts: GPUs it may have, empty: any.
-    same_kernels: git says that both commits have the same kernel files, so that head alone is measured.
-    unreached: operators that no changed file can reach, by the commits as git has them: they need no trial.
-    reached: whether there is any other operator.
-    declared: what base declares, by operator, from a tree of our own; None: not known.  python: its version, "3.12".
-    past: earlier commits that the run may have measured too, each alone.
+    reach: what differs, by the commits as git has them.  Where no operator does, head may be measured alone.
     programs: benchmark programs that a changed file can reach and that run on such a machine.
+    past: earlier commits that the run may have measured too, each alone.
     """
 
     head: str
     base: str
     product: str | None
     counts: tuple[int, ...] = ()
-    same_kernels: bool = False
-    unreached: tuple[str, ...] = ()
-    reached: bool = True
-    declared: Mapping[str, Declaration] | None = None
-    python: str = ""
-    past: frozenset[str] = frozenset()
+    reach: Reach = Reach(unknown="what differs is not known")
     programs: tuple[str, ...] = ()
+    past: frozenset[str] = frozenset()
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no operator and no program can differ."""
+        return self.reach.nothing and bool(self.reach.same) and not self.programs
 
 
 def sift(trials: Sequence[Trial], expected: Expected) -> tuple[list[Trial], list[str]]:
@@ -254,13 +209,13 @@ def sift(trials: Sequence[Trial], expected: Expected) -> tuple[list[Trial], list
 
 def contradiction(trial: Trial, expected: Expected) -> str:
     """Why a trial cannot be of this run, "" if it can."""
-    reasons = (_of_sides, _of_machine, _of_content, _of_definition)
+    reasons = (_of_sides, _of_machine, _of_content)
     return next((reason for check in reasons for reason in check(trial, expected)), "")
 
 
 def _of_sides(trial: Trial, expected: Expected) -> Iterator[str]:
     sides = trial.checkouts
-    if not trial.paired and not (expected.same_kernels and "head" in sides):
+    if not trial.paired and not (expected.reach.nothing and "head" in sides):
         alone = "head alone was measured" if "head" in sides else "its head was not measured"
         yield f"{alone}; base and head run in lock-step"
     for role, commit in (("head", expected.head), ("base", expected.base)):
@@ -295,23 +250,6 @@ def _of_content(trial: Trial, expected: Expected) -> Iterator[str]:
         yield f"its id is not that of its content, {digest}: the line was edited"
 
 
-def _of_definition(trial: Trial, expected: Expected) -> Iterator[str]:
-    """Whether base declares what our own tree of it declares.  Digests of two versions of Python are not alike."""
-    base = trial.checkouts.get("base") or trial.checkouts["head"]
-    ours, theirs = (expected.declared or {}).get(trial.operator), base.declaration
-    by_program = ours is None and trial.operator in expected.programs  # its cases are the rows that it prints
-    if expected.declared is None or base.environment.python != expected.python or by_program or ours is theirs:
-        return
-    if ours is None or theirs is None:
-        yield f"base does not declare {trial.operator} as its commit does"
-    elif set(ours.baselines) != set(theirs.baselines) or ours.cases.keys() != theirs.cases.keys():
-        yield "it lists other cases or baselines of base than its commit declares"
-    elif expected.product:  # on a CPU digests cover the state of the caches: hot there, cold in a listing
-        for name in sorted(trial.cases.keys() & ours.cases.keys()):
-            if ours.cases[name].definition != theirs.cases[name].definition:
-                yield f"its benchmark definition of {name} in base is not that of the commit"
-
-
 # The judgement of a job that may be believed, on trials from a host that may not.
 #
 # Trials that fit their run are judged with this tree's code and policy. Nothing that is refused, left out or missing
@@ -339,13 +277,11 @@ def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier
         {trial.id: trial for file in files for trial in file.trials}.values(), key=lambda trial: trial.order
     )
     fitting, refused = sift(trials, expected)
-    ran = {trial.operator for trial in fitting}
-    lacking = [*missing(fitting, expected, tier), *(name for name in expected.programs if name not in ran)]
-    unmeasured = [f"{name} was not measured" for name in lacking]
+    unmeasured = [f"{name} was not measured" for name in missing(fitting, expected, tier)]
     remarks = [*few(rejected(files)), *few(refused), *few(unmeasured)]
     judgement = _judged_alone(fitting, expected, policy)
     measured = {trial.operator for trial in trials}
-    judgement = with_left_out(judgement, tuple(name for name in expected.unreached if name not in measured))
+    judgement = with_left_out(judgement, tuple(name for name in expected.reach.same if name not in measured))
     judgement = doubted(judgement, remarks)
     return TrustedOutcome(judgement, tuple(fitting), tuple(remarks))
 
@@ -355,31 +291,33 @@ ALWAYS = 2
 
 
 def missing(trials: Sequence[Trial], expected: Expected, tier: str) -> list[str]:
-    """Cases of the tier that base declares and no trial has, "gemm/m64".  Those of more ranks than GPUs need none.
+    """What no trial has: programs and operators that differ, and cases of the tier that base declares, "gemm/m64".
 
-    With eight GPUs the pr tier leaves cases of four ranks to the night, with fewer those of eight (benchmarks.plan), so
-    only cases of one and two ranks are asked for.
+    Cases of more ranks than GPUs need none.  With eight GPUs the pr tier leaves cases of four ranks to the night, with
+    fewer those of eight (benchmarks.plan), so only cases of one and two ranks are asked for.
     """
     measured = {f"{trial.operator}/{case}" for trial in trials for case in trial.cases}
-    wanted = (
+    declared = {trial.operator: side.declaration for trial in trials if (side := trial.checkouts.get("base"))}
+    cases = (
         f"{operator}/{case.name}"
-        for operator, declared in (expected.declared or {}).items()
-        if operator not in expected.unreached
-        for case in declared.cases.values()
+        for operator, declaration in declared.items()
+        for case in (declaration.cases.values() if declaration else ())
         if case.tier == tier and case.world <= min((ALWAYS, *expected.counts))
     )
-    return [name for name in wanted if name not in measured]
+    ran = {trial.operator for trial in trials}
+    operators = [name for name in (*expected.reach.differing, *expected.programs) if name not in ran]
+    return [*operators, *(name for name in cases if name not in measured)]
 
 
 def _judged_alone(trials: Sequence[Trial], expected: Expected, policy: Policy) -> Judgement:
     if not trials:
-        if not expected.reached:
+        if expected.nothing:
             return Judgement(Verdict.SAME, "nothing differs")
         return Judgement(Verdict.CANNOT_TELL, "no trial fits the run: nothing could be judged")
     from ci.judging import live
 
     paired = [trial for trial in trials if trial.paired]
-    if paired or not expected.same_kernels:
+    if paired or not expected.reach.nothing:
         return live.judged(paired, policy, "cpu" if expected.product is None else "gpu")
     return live.mirrored(trials, expected.base, policy)
 

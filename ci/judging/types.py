@@ -275,8 +275,8 @@ def verdict_on_gone(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict:
     name = full_name(c)
     new = current_name(name, renamed)
     if new and new != name:
-        moved = f"it is {new} now: a case of another kernel is not compared in lock-step"
-        return case_verdict(c, Verdict.GONE, f'{moved}; "" in place of its new name says that it need not be')
+        moved = f"it is {new} now, and these trials have no time of it by that name: `ridgeline ab` measures both sides"
+        return case_verdict(c, Verdict.GONE, f'{moved}; "" in place of its new name says that it need not be compared')
     if new:
         gone, other = (
             (f"{c.kernel}/{case_name(c)}", f"{c.kernel}/NEW NAME") if c.head_declares else (c.kernel, "NEW NAME")

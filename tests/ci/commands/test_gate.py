@@ -23,7 +23,6 @@ from tests.kit import commit, git, repository, ridgeline
 GATE = "gate --pool h200 --gpus 1 --trials trials.jsonl --report out"
 MACHINE = {**made.MACHINE, "name": "h200x1-1a2b3c4d", "count": 1}
 ONE = "a" * 40
-BOTH = f"--base {ONE} --head {ONE}"
 PROJECT = '[tool.ridgeline]\nkernels = ["kernels"]\n'
 
 
@@ -153,20 +152,6 @@ def test_a_leg_without_trials_is_told(scene):
     assert "handed over no trial file" in scene.report.judgement.why
 
 
-def test_a_base_without_declarations_of_our_own_is_told(scene):
-    scene.measured()
-    assert scene.gate("--declared", "not-there.json").exit_code == 0
-    assert any("no declarations of our own" in str(warning) for warning in scene.report.warnings)
-
-
-def test_what_our_own_tree_of_the_base_declares_is_held_against_the_trials(scene):
-    scene.measured()
-    declared = made.declaration(yardstick="2" * 16)
-    (scene.clone / "d.json").write_text(json.dumps({"python": "3.12", "kernels": [declared]}))
-    assert scene.gate("--declared", "d.json").exit_code == 2
-    assert "its benchmark definition of" in (scene.clone / "out.md").read_text()
-
-
 # ---- what the run says that it compiled ------------------------------------------------------------------------------
 
 
@@ -203,7 +188,6 @@ def test_compiled_code_that_cannot_be_read_is_told_and_hides_nothing(scene, head
         ("gate a b --trials t.jsonl --pool h200 --head " + ONE, "takes no BASE HEAD"),
         ("gate --trials t.jsonl --pool h200 --head main", "not a full commit hash"),
         ("gate --trials t.jsonl --pool h200 --head " + ONE, "left this branch is not known"),
-        ("gate --trials t --pool h200 --declared kernels/a " + BOTH, "is no list of declarations"),
         ("gate", "BASE and HEAD are missing"),
     ],
 )
@@ -261,17 +245,17 @@ def test_what_differs_and_was_not_recorded_is_no_pass(root):
     assert ridgeline("gate", "HEAD~2", "HEAD").exit_code == 0
 
 
-def test_a_case_that_head_calls_otherwise_is_compared_with_itself(root):
+def test_a_renamed_case_that_was_recorded_apart_is_no_pass(root):
     record(root, "gemm", cases=("m16", "m64"))
-    commit(root, **{"perf/gemm.py": f"{GEMM}a = 1\n"})
+    settings = f'{SETTINGS}renamed = {{"gemm/m16" = "gemm/decode"}}\n'
+    commit(root, **{"perf/gemm.py": f"{GEMM}a = 1\n", "ridgeline.toml": settings})
     record(root, "gemm", cases=("decode", "m64"))
-    assert ridgeline("gate", "HEAD^", "HEAD").exit_code == 2, "m16 is gone"
-    commit(root, **{"ridgeline.toml": f'{SETTINGS}renamed = {{"gemm/m16" = "gemm/decode"}}\n'})
-    record(root, "gemm", cases=("decode", "m64"))
-    done = ridgeline("gate", "HEAD~2", "HEAD", "--json")
+    done = ridgeline("gate", "HEAD^", "HEAD", "--json")
     [one] = json.loads(done.stdout)
     verdicts = {case["case"]: case["verdict"] for case in one["cases"]}
-    assert (done.exit_code, verdicts) == (0, {"gemm/triton/decode": "SAME", "gemm/triton/m64": "SAME"})
+    renamed = {"gemm/triton/m16": "GONE", "gemm/triton/decode": "NEW"}
+    assert (done.exit_code, verdicts) == (2, {**renamed, "gemm/triton/m64": "SAME"})
+    assert "`ridgeline ab`" in done.stdout
 
 
 def test_a_record_that_cannot_be_read_is_named_and_is_no_pass(root):

@@ -174,7 +174,6 @@ def test_the_listing_says_what_was_executed_and_what_bounds_it():
 BASE, HEAD = (LocalCheckout(role, Path(role), Commit("0" * 40, 0, "")) for role in ("base", "head"))
 PASSED = Judgement(Verdict.SAME, "equal code", machine_code=("SAME: equal",))
 WRONG = "gemm m21_n88@12 triton on gfx942: wrong: the error is norm 0.1; written by BUFFER_STORE_SHORT"
-ON_BOTH = WRONG.replace("gfx942", "gfx942, gfx950")
 
 
 @pytest.fixture
@@ -217,13 +216,6 @@ def test_a_wrong_output_is_broken_and_says_what_to_run(program):
     assert found.why.startswith(WRONG)
     assert "`ridgeline verify --arch gfx942 --arch gfx950 --kernel gemm`" in found.why
     assert found.machine_code[-1] == WRONG
-
-
-def test_a_fault_on_both_targets_is_one_line_that_names_them(program):
-    program["exit"] = ChildExit(FAULTS, (WRONG, WRONG.replace("gfx942", "gfx950")))
-    found = of("gemm")
-    assert found.why.startswith(ON_BOTH)
-    assert found.machine_code[1:] == ("executed for gfx942 and gfx950 in an emulator: gemm: 1 not right", ON_BOTH)
 
 
 def test_a_fault_that_base_has_too_is_told_and_is_no_pass(program):

@@ -5,21 +5,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.reach import Reach
 from ci.judging import policy
 from ci.judging.recorded import Expected, contradiction, decided, sift
 from ci.judging.types import Verdict
 from ci.trials import file as hostile
-from ci.trials.file import TrialFile
-from ci.trials.trial import Declaration
 from tests.ci import made_trials as made
 from tests.ci.judging.test_live import Player, play
 
 RANDOM = np.random.default_rng(7)
+
+
+SAME = Reach(same=("gemm",))
 
 
 def expected(**changes):
@@ -48,15 +49,6 @@ def parsed(line):
 
 def test_an_honest_trial_passes():
     assert contradiction(parsed(honest()), expected()) == ""
-
-
-def test_a_program_needs_no_declaration_and_its_trials_are_asked_for():
-    line = honest(kernel="bench")
-    assert "does not declare bench" in contradiction(parsed(line), expected(declared={}, python="3.12"))
-    known = expected(declared={}, python="3.12", programs=("bench", "other"))
-    assert contradiction(parsed(line), known) == ""
-    outcome = decided([TrialFile(Path("t.jsonl"), (parsed(line),))], known, policy.Policy())
-    assert "other was not measured" in outcome.remarks
 
 
 def without_base(line):
@@ -93,7 +85,7 @@ def test_an_edited_line_is_refused():
 def test_head_alone_counts_where_git_says_that_the_kernels_are_the_same():
     line = honest()
     without_base(line)
-    assert contradiction(parsed(line), expected(same_kernels=True)) == ""
+    assert contradiction(parsed(line), expected(reach=SAME)) == ""
     assert "head alone was measured" in contradiction(parsed(line), expected())
 
 
@@ -101,35 +93,6 @@ def test_a_cpu_pool_takes_cpu_trials_only():
     line = honest(machine={**made.MACHINE, "kind": "cpu", "market_name": None, "arch": "x86_64"})
     assert contradiction(parsed(line), expected(product=None, counts=())) == ""
     assert "the pool has no GPU" in contradiction(parsed(honest()), expected(product=None, counts=()))
-
-
-# ---- the benchmark definition ----------------------------------------------------------------------------------------
-
-
-def declared(**changes):
-    return {"gemm": Declaration.of({**made.declaration(), **changes})}
-
-
-def test_the_definition_of_our_own_tree_fits():
-    assert contradiction(parsed(honest()), expected(declared=declared(), python="3.12")) == ""
-
-
-@pytest.mark.parametrize(
-    ("ours", "said"),
-    [
-        (declared(case_yardsticks={"m16": "f" * 16, "m64": "f" * 16}), "definition of m16"),
-        (declared(baselines=[]), "other cases or baselines"),
-        (declared(cases=made.declaration(cases=("m16",))["cases"], case_yardsticks={}, costs={}), "other cases"),
-        ({}, "does not declare gemm"),
-    ],
-)
-def test_another_definition_of_base_is_refused(ours, said):
-    assert said in contradiction(parsed(honest()), expected(declared=ours, python="3.12"))
-
-
-def test_digests_of_another_python_are_not_compared():
-    other = declared(case_yardsticks={"m16": "f" * 16, "m64": "f" * 16})
-    assert contradiction(parsed(honest()), expected(declared=other, python="3.11")) == ""
 
 
 # ---- trials beside each other ----------------------------------------------------------------------------------------
@@ -187,17 +150,28 @@ def test_honest_trials_are_judged_and_whatever_does_not_fit_or_is_left_out_forbi
 
 
 def test_a_case_that_base_declares_and_nobody_measured_forbids_a_pass(tmp_path):
-    """A head that drops its slow case, or a host that does not hand it over."""
-    run = dataclasses.replace(RUN, declared=declared(cases=made.declaration(cases=("m16", "m64", "slow"))["cases"]))
-    outcome = decided([handed_over(tmp_path, *measured(tmp_path))], run, RULES)
+    lines = measured(tmp_path)
+    for line in lines:
+        line["trees"]["base"]["declaration"] = made.declaration(cases=("m16", "m64", "slow"))
+        line["trees"]["head"]["declaration"] = made.declaration(cases=("m16", "m64", "slow"))
+    outcome = decided([handed_over(tmp_path, *map(sealed, lines))], RUN, RULES)
     assert outcome.judgement.verdict is Verdict.CANNOT_TELL
     assert "gemm/slow was not measured" in outcome.judgement.warnings
 
 
+def test_what_the_commits_differ_in_and_nobody_measured_forbids_a_pass(tmp_path):
+    reach = Reach(("sort",), {"gemm": ("perf/gemm.py",), "scan": ("perf/scan.py",)})
+    run = dataclasses.replace(RUN, reach=reach, programs=("bench",))
+    outcome = decided([handed_over(tmp_path, *measured(tmp_path))], run, RULES)
+    assert outcome.judgement.verdict is Verdict.CANNOT_TELL
+    assert outcome.remarks == ("scan was not measured", "bench was not measured")
+    assert outcome.judgement.unreached == ("sort",)
+
+
 def test_without_trials_it_is_same_only_where_git_says_that_nothing_is_reached():
-    nothing = dataclasses.replace(RUN, unreached=("gemm",), reached=False)
-    assert decided([], nothing, RULES).judgement.verdict is Verdict.SAME
-    assert decided([], dataclasses.replace(nothing, reached=True), RULES).judgement.verdict is Verdict.CANNOT_TELL
+    assert decided([], dataclasses.replace(RUN, reach=SAME), RULES).judgement.verdict is Verdict.SAME
+    for changes in ({}, {"reach": Reach()}, {"reach": SAME, "programs": ("bench",)}):
+        assert decided([], dataclasses.replace(RUN, **changes), RULES).judgement.verdict is Verdict.CANNOT_TELL
 
 
 def test_a_refused_trial_hides_no_regression(tmp_path):
@@ -222,6 +196,6 @@ def test_head_alone_with_the_same_kernels_is_same(tmp_path):
     for case in line["cases"].values():
         case["arms"] = {key: arm for key, arm in case["arms"].items() if key.startswith("head")}
     file = handed_over(tmp_path, sealed(line))
-    alone = decided([file], dataclasses.replace(RUN, same_kernels=True), RULES)
+    alone = decided([file], dataclasses.replace(RUN, reach=SAME), RULES)
     assert alone.judgement.verdict is Verdict.SAME
     assert decided([file], RUN, RULES).judgement.verdict is Verdict.CANNOT_TELL
