@@ -427,12 +427,12 @@ def _beside_baseline(t: _Timed, draft: _Draft, progress: Progress | None) -> Non
 
 
 def _add_anomalies(t: _Timed, draft: _Draft) -> None:
-    """Intermittent collapse of head is evidence, by policy for SLOWER; all other anomalies are warnings."""
+    """Intermittent collapse of head is SLOWER; all other anomalies are warnings."""
     for anomaly in anomalies.of_pair(t.sample.base_relative, t.sample.head_relative, t.sample.shifts.shift):
         if anomaly.collapse and anomaly.arm == "head":
             draft.collapsed = True
             draft.evidence.append(anomaly.sentence)
-            draft.verdict = Verdict.SLOWER if t.settings.collapse == "slower" else draft.verdict
+            draft.verdict = Verdict.SLOWER
         else:
             draft.warnings.append(anomaly.sentence)
 

@@ -43,7 +43,7 @@ class Settings:
     false_alarm: allowed share of false verdicts among unchanged cases.  false_share: among the findings of a run.
     trial_noise: typical difference between two starts of the same processes.
     recorded_smallest_effect, recorded_noise: smallest_effect and trial_noise of commits that were recorded apart.
-    looks, confirming: live measuring, see `ci.stats.sequential`.  collapse: what intermittent collapse in head means.
+    looks, confirming: live measuring, see `ci.stats.sequential`.
     least_chance: live measuring of a case stops where the chance that its budget decides it is smaller; 0: never.
     """
 
@@ -59,7 +59,6 @@ class Settings:
     looks: tuple[int, ...] = (4, 6, 8, 12)
     confirming: int = 3
     least_chance: float = 0.05
-    collapse: str = "slower"
     recorded_smallest_effect: float = 0.02
     recorded_noise: float = 0.005
 
@@ -274,7 +273,6 @@ SECTION = record(
         "confirming": whole(2, 10_000),
         "recorded_smallest_effect": _OF_TIME,
         "recorded_noise": _SOME_TIME,
-        "collapse": that(lambda v: v in ("slower", "warn"), '"slower" or "warn"'),
     },
     closed=True,
 )

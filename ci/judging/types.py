@@ -260,8 +260,7 @@ def verdict_by_states(c: Comparison, renamed: Mapping[str, str]) -> CaseVerdict 
     if verdict is Verdict.GONE:
         return verdict_on_gone(c, renamed)
     if verdict is Verdict.NEW:
-        before = f", the new name of {old}" if (old := former_name(c, renamed)) else ""
-        return case_verdict(c, verdict, f"head is right; base declares nothing of it{before}")
+        return case_verdict(c, verdict, "head is right; base declares nothing of it")
     if verdict is Verdict.BROKEN:
         return case_verdict(c, verdict, f"{head}, {base}")
     both_fail = c.head_status.failed or c.head_status is Status.UNIMPORTED
@@ -300,12 +299,6 @@ def full_name(c: Comparison) -> str:
 def case_name(c: Comparison) -> str:
     """The last part of the name of a case."""
     return c.case.rpartition("/")[2]
-
-
-def former_name(c: Comparison, renamed: Mapping[str, str]) -> str:
-    """What the settings say that a new case, its backend or its kernel was called before, "" where they say nothing."""
-    names = (f"{c.kernel}/{case_name(c)}", f"{c.kernel}/{c.backend}", c.kernel)
-    return next((old for old, new in renamed.items() if new in names), "")
 
 
 def case_verdict(c: Comparison, verdict: Verdict, *evidence: str) -> CaseVerdict:

@@ -45,7 +45,6 @@ BAD = {
     "true": ({"default": {**GOOD, "min_trials": True}}, "min_trials is true"),
     "two trials": ({"default": {**GOOD, "min_trials": 2}}, "min_trials is 2; allowed: a whole number from 3 "),
     "falling looks": ({"default": {**GOOD, "looks": [8, 4]}}, "looks is .* a rising list"),
-    "collapse": ({"default": {**GOOD, "collapse": "ignore"}}, '"slower" or "warn"'),
     "unknown kind": ({"machine": {"tpu": GOOD}}, "'tpu' is not a machine; known: gpu, cpu"),
     "section is a number": ({"default": 3}, r"\[default\] is 3; allowed: a table"),
     "floors in one table": ({"floor": GOOD}, r"\[\[floor\]\]"),
