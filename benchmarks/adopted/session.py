@@ -185,7 +185,7 @@ class ScriptSession(Session):
                 sides = {}
                 self._start(sides, wanted, survey, only, turn)
             for side in sides.values():
-                side.begin = time.monotonic()
+                side.begin, side.pool.ledger = time.monotonic(), self._ledger
             yield sides
         finally:
             _end_all(sides.values())
@@ -383,8 +383,8 @@ class ScriptSession(Session):
             else:
                 absent[role] = _gone(side)
         shuffled = random.Random(f"{turn}/{self.script.operator}/{key}")
-        asked = order.rounds.get(key.partition("/")[2], 0) or self.protocol.rounds
-        graph, rounds = key not in self._no_graph, max(min(asked, LEAST_ROUNDS), math.ceil(asked / self._starts))
+        usual = max(min(self.protocol.rounds, LEAST_ROUNDS), math.ceil(self.protocol.rounds / self._starts))
+        graph, rounds = key not in self._no_graph, order.rounds.get(key.partition("/")[2], 0) or usual
         run = ScriptCase(
             ScriptPools(here), key, self.protocol, shuffled, self._directory, not graph, rounds, self._ranks
         )
@@ -454,8 +454,10 @@ def _end(side: ScriptSide, late: bool, spent_s: float) -> ScriptEnd:
         why = f"its survey was ended after {spent_s:.0f} s, its share of the budget: what comes later is not compared"
         return ScriptEnd(0, "late", why, took_s=took_s, printed=printed)
     failure = side.failure
-    why, detail = (failure.why, failure.detail) if failure else ("it did not end", "")
-    return ScriptEnd(1, "died", why, detail, took_s, printed=printed)
+    kind, why, detail = (
+        (failure.status, failure.why, failure.detail) if failure else (Status.ERROR, "it did not end", "")
+    )
+    return ScriptEnd(1, kind, why, detail, took_s, printed=printed)
 
 
 SAME = "both sides run the same code"
@@ -483,7 +485,7 @@ def _untimed(survey: Survey, chosen: Chosen, same: Collection[str]) -> Iterator[
     for key, why in survey.unpaired().items():
         ends = {role: survey.sides[role].end for role in sides if key in lost[role]}
         gone = {
-            role: failed_entry(Status.ERROR, f"the script ended before it: {end.reason}", end.detail)
+            role: failed_entry(end.status, f"the script ended before it: {end.reason}", end.detail)
             for role, end in ends.items()
         }
         yield key, gone | {role: failed_entry(Status.UNTIMED, why) for role, known in sides.items() if key in known}

@@ -7,10 +7,13 @@ that side: it gets a status and a sentence, and the other is timed without it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
 import random
+import re
+import signal
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +25,7 @@ from benchmarks.coordinator import samples, starting
 from benchmarks.coordinator.case_run import STARVED_SHARE, CaseRun, RankStep
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.coordinator.lanes import Quiet
-from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, WorkerPool
+from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, RankProcess, WorkerPool
 from benchmarks.coordinator.samples import ArmFacts, joint
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.shapes import Json, JsonObject
@@ -31,7 +34,7 @@ from benchmarks.trial_file import OF_RANKS, Status
 RUN_S = 7 * 86400.0
 """How long a script may run in all: what limits it is the time between two timers."""
 
-LATE = "the script did not come to its next timer in time; it was killed"
+STEP = "the script, up to its next timer"
 
 SHORT_S = 100e-6
 """Calls shorter than this are timed in a graph, where they can be captured (DESIGN section 5)."""
@@ -58,6 +61,7 @@ class ScriptSide:
         try:
             with starting.ready(checkout.python):
                 self.pool = ScriptPool(checkout.role, checkout.python, checkout.path, ranks, directory, variables)
+                self.pool.root = f"{checkout.path}{os.sep}"
         except OSError as error:
             raise CheckoutError(f"checkout {checkout.role}: cannot start {checkout.python}: {error}") from error
         self.begin = time.monotonic()
@@ -72,7 +76,7 @@ class ScriptSide:
     def _post(self) -> None:
         if self._waits:
             (op, per_rank, fields), self._waits = self._waits, None
-            self.pool.post("the script", RUN_S, op, per_rank, **fields)
+            self.pool.post(STEP, RUN_S, op, per_rank, **fields)
 
     def next(self, limit_s: float) -> JsonObject | None:
         """The next timer; None when the script has ended, died, or come to none for so many seconds."""
@@ -84,12 +88,10 @@ class ScriptSide:
             found = self.pool.collect(limit_s)
             while all(_of_group(one) for one in found):
                 self.met = True
-                self.pool.post("the script", RUN_S, "resume")
+                self.pool.post(STEP, RUN_S, "resume")
                 found = self.pool.collect(limit_s)
         except Failed as error:
-            late = error.failure.status == Status.HANG
-            why = f"{LATE} ({error.failure.why})" if self._ranks > 1 else LATE
-            self.died(dataclasses.replace(error.failure, why=why) if late else error.failure)
+            self.died(error.failure)
             return None
         if why := disagreement(found):
             self._printed = self.printed()
@@ -279,28 +281,50 @@ class ScriptCase(CaseRun):
 # A closure is the same on all ranks by its place in the order of calls.  It has the name that rank 0 gives it.
 
 
+FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
+"""Of a traceback as faulthandler writes it, the innermost first."""
+
+ABORTED_S = 2.0
+"""How long a process may take to write one."""
+
+
 class ScriptPool(WorkerPool):
-    """The ranks of a side.  Where one ends badly, the others have a moment, as they may wait for it forever."""
+    """The ranks of a side.  Where one ends badly, the others have a moment, as they may wait for it forever.
+
+    root: of the checkout, with a separator behind it.
+    """
+
+    root = ""
 
     def _hurries(self, answer: Json) -> bool:
         return super()._hurries(answer) or _ended_badly(answer["result"])
 
     def _results(self, answers: Mapping[int, JsonObject]) -> list[Any]:
         """Of ranks that wait for one that has ended, None; PoolDied with the place of the others for a hang."""
-        waiting = [worker.rank for worker in self.workers if worker.rank not in answers]
+        waiting = [worker for worker in self.workers if worker.rank not in answers]
         good = all(answer["ok"] for answer in answers.values())
         if waiting and good and any(_ended_badly(answer["result"]) for answer in answers.values()):
             world = len(self.workers)
             self.kill()
             return [answers[rank]["result"] if rank in answers else None for rank in range(world)]
-        where = {rank: _where(answer["result"]) for rank, answer in sorted(answers.items()) if answer["ok"]}
+        where = {rank: _where(answer["result"]) for rank, answer in answers.items() if answer["ok"]}
+        where |= {worker.rank: self._aborted(worker) for worker in waiting if good}
         try:
             return super()._results(answers)
         except PoolDied as error:
-            if error.failure.status != Status.HANG or not where:
+            if error.failure.status != Status.HANG:
                 raise
-            why = f"{error.failure.why}; {', '.join(f'rank {rank} {place}' for rank, place in where.items())}"
-            raise PoolDied(Failure(Status.HANG, why, error.failure.detail)) from None
+            several = len(where) > 1
+            places = [f"rank {rank} {place}" if several else place for rank, place in sorted(where.items()) if place]
+            raise PoolDied(dataclasses.replace(error.failure, why="; ".join([error.failure.why, *places]))) from None
+
+    def _aborted(self, worker: RankProcess) -> str:
+        """Abort a process that hangs; where in the checkout it was, "" where it does not say."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker.process.pid, signal.SIGABRT)
+        worker.ending(ABORTED_S)
+        frames = (frame for frame in FRAME.findall(worker.tail()) if frame[0].startswith(self.root))
+        return next((f"was in {name} ({os.path.basename(file)}:{line})" for file, line, name in frames), "")
 
 
 def _ended_badly(result: Any) -> bool:
@@ -373,7 +397,7 @@ def _digest(digests: Sequence[str | None]) -> str:
 
 
 APART = 0.03
-"""Ranks whose times changed so differently are told."""
+"""Ranks whose times changed so differently are told, and by more than three standard errors of a median."""
 
 
 def joint_starts(starts: Sequence[JsonObject]) -> JsonObject:
@@ -398,7 +422,16 @@ def _uneven_ranks(arms: Mapping[str, Json]) -> list[str]:
     """What is said where head is slower on some ranks than on others."""
     base, head = (arms.get(role, {}).get("rank_s") for role in ("base", "head"))
     ratios = [after / before for before, after in zip(base or (), head or (), strict=True)] if base and head else [1.0]
-    if max(ratios) <= (1 + APART) * min(ratios):
+    error = math.hypot(*(_error_of_median(arm["seconds"]) for arm in arms.values() if arm.get("rank_s")))
+    if max(ratios) <= (1 + APART + 3 * error) * min(ratios):
         return []
     told = ", ".join(f"rank {rank} {100 * (one - 1):+.1f} %" for rank, one in enumerate(ratios))
     return [f"head takes longer on some ranks than on others: {told}"]
+
+
+def _error_of_median(seconds: Sequence[float]) -> float:
+    """Of samples, relative to it: half of them lie within 0.67 standard deviations of it, and it scatters by 1.25 times
+    as much as their mean.
+    """
+    lower, median, upper = statistics.quantiles(seconds, n=4)
+    return 1.25 * (upper - lower) / (1.35 * median * math.sqrt(len(seconds)))

@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from benchmarks.shapes import digest_of, some_of
+from benchmarks.trial_file import Status
 
 NO_MEMORY = "out of memory"
 """In what torch, Triton and the runtimes of CUDA and HIP say."""
@@ -71,7 +72,8 @@ class SeenClosure:
 
 @dataclasses.dataclass(frozen=True)
 class ScriptEnd:
-    """How a script ended.  code: its exit code.  kind: "" (ran through), exit, import, raised, several, died, late.
+    """How a script ended.  code: its exit code.  kind: "" (ran through), exit, import, raised, several, late, or of
+    lost processes: hang, crash, error.
 
     inside, elsewhere: packages of the repository by where they were imported from.  programs: Python that it started.
     untaken: lines that time by a clock of their own and are not compared, with the reason.  printed: the last lines of
@@ -96,6 +98,11 @@ class ScriptEnd:
     def early(self) -> bool:
         """Whether it may have had more to time."""
         return bool(self.kind) and not (self.kind == "exit" and self.code == 0)
+
+    @property
+    def status(self) -> Status:
+        """Of what it did not come to."""
+        return Status(self.kind) if self.kind in (Status.HANG, Status.CRASH) else Status.ERROR
 
     @property
     def failed(self) -> bool:

@@ -207,9 +207,13 @@ PHASES = {
     "launches": "compiling",
     "fill": "compiling",
     "quit": "end",
+    "resume": "script",
+    "examine": "first calls",
+    "bundle": "set-up",
+    **dict.fromkeys(("keep_outputs", "compare", "check_after"), "checks"),
 }
 """The phase of each request of benchmarks.worker.requests.  start: the processes take their place, open their device,
-and import the operator; inputs: with the reference; capture: of a graph."""
+and import the operator; inputs: with the reference; capture: of a graph; script: its own work between two timers."""
 
 WARM_UP, COMPILING, BETWEEN = "warm-up", "compiling", "between"
 """Phases that no request has to itself: samples that are not kept; the part of first calls that Triton says it needed;

@@ -76,7 +76,7 @@ def test_what_is_in_another_order_is_told_apart_from_what_one_side_lacks():
     ("of_head", "end", "lost"),
     [
         ("a", ScriptEnd(1, "raised", "AssertionError: x (b.py:3)"), "bc"),
-        ("", ScriptEnd(1, "died", "killed by SIGKILL"), "abc"),
+        ("", ScriptEnd(1, "crash", "killed by SIGKILL"), "abc"),
         ("a", ScriptEnd(), ""),
         ("a", ScriptEnd(0, "late", "its survey was ended"), ""),
     ],
@@ -89,7 +89,7 @@ def test_what_head_no_longer_comes_to_is_broken_there(of_head, end, lost):
     if lost:
         refuse(found, "b.py")  # there is something to compare
         told = dict(_untimed(found, Chosen((), {}, 0.0), ()))
-        assert [told[f"script/{one}"]["head"]["status"] for one in lost] == ["error"] * len(lost)
+        assert [told[f"script/{one}"]["head"]["status"] for one in lost] == [end.status] * len(lost)
         assert all(end.why in told[f"script/{one}"]["head"]["why"] for one in lost)
 
 
