@@ -22,7 +22,7 @@ from ci.records.cache import SCHEMA, TEXT, Column, Parsed, RowCache, digest_of, 
 from ci.records.devices import devices_at_work, devices_text
 from ci.records.importing import imported_times
 from ci.records.ledger import machine_folders
-from ci.records.pooling import PairedRatio, Place, PooledTimes, PooledTrials, pool, times_of
+from ci.records.pooling import PairedRatio, Place, PooledTimes, PooledTrials, pool
 from ci.records.rows import EXACT, TIME, checked, software
 from ci.records.store import notes_by_stem, place_of, recorded_trials
 from ci.trials.file import Problem
@@ -170,7 +170,7 @@ def _rows(pooled: PooledTrials, trials: Sequence[Trial]) -> pa.Table:
     keys, cells = list(pooled.cells), list(pooled.cells.values())
     declarations = [pooled.declarations[kernel] for kernel, _, _ in keys]
     cases = [d.cases.get(name, DeclaredCase(name)) for d, (_, _, name) in zip(declarations, keys, strict=True)]
-    times = [times_of(cell) or UNTIMED for cell in cells]
+    times = [pooled.times.get(key, UNTIMED) for key in keys]
     paired = [one.paired or UNPAIRED for one in times]
     of_operator = {name: [trial for trial in trials if trial.operator == name] for name in pooled.declarations}
     devices = {name: devices_text(devices_at_work(those)) for name, those in of_operator.items()}

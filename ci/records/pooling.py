@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -103,7 +103,7 @@ class Cell:
     @property
     def seconds(self) -> float:
         """Median over the samples of all trials, NaN without any."""
-        return _median(np.concatenate(self.trials)) if self.trials else float("nan")
+        return float(_median(np.concatenate(self.trials))) if self.trials else float("nan")
 
     @property
     def key(self) -> Key:
@@ -129,6 +129,11 @@ class PooledTrials:
     environment: Environment
     date_ms: int
     broken: Sequence[BrokenModule]
+
+    @functools.cached_property
+    def times(self) -> Mapping[Key, PooledTimes]:
+        """Of the cells that have times."""
+        return pooled_times(self.cells)
 
 
 class _Result(NamedTuple):
@@ -179,49 +184,56 @@ def pool(trials: Iterable[Trial], place: Place) -> PooledTrials:
     )
 
 
-def interval(trials: Sequence[FloatArray]) -> tuple[float, float]:
-    """99 % interval of the median time, seconds.
+def interval(trials: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """99 % interval of the median time, seconds.  trials: shape (..., rounds) each.
 
     Over trials where there are two or more: Student's t on the logarithms of their medians, because a process start is
     the unit that varies.  One trial has only its samples: the order statistics whose coverage is at least 99 %
     (binomial, as asv does), least and greatest where it has fewer than 8.  Never narrower than NARROWEST.
     """
-    return _around(np.sort(np.concatenate(trials)), trials)
+    return _around(_pooled(trials), trials)
 
 
-def _around(samples: FloatArray, trials: Sequence[FloatArray]) -> tuple[float, float]:
+def _around(samples: FloatArray, trials: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
     """The interval of :func:`interval`.  samples: of all trials, sorted."""
-    median = _middle(samples)
-    if len(trials) >= 2:
-        logs = np.log([_median(trial) for trial in trials])
-        mean = float(np.add.reduce(logs)) / len(logs)
-        away = logs - mean
-        reach = _student(len(logs) - 1) * math.sqrt(np.add.reduce(away * away) / (len(logs) - 1)) / math.sqrt(len(logs))
+    median, count = _middle(samples), len(trials)
+    if count >= 2:
+        logs = np.log(np.stack([_median(trial) for trial in trials], -1))
+        mean = np.add.reduce(logs, -1) / count
+        away = logs - mean[..., None]
+        variance = np.add.reduce(away * away, -1) / (count - 1)
+        reach = _student(count - 1) * np.sqrt(variance) / math.sqrt(count)
         low, high = np.exp(mean - reach), np.exp(mean + reach)
     else:
-        below, above = _order_statistics(len(samples))
-        low, high = samples[below], samples[above]
-    return min(float(low), median * (1 - NARROWEST)), max(float(high), median * (1 + NARROWEST))
+        below, above = _order_statistics(samples.shape[-1])
+        low, high = samples[..., below], samples[..., above]
+    return np.minimum(low, median * (1 - NARROWEST)), np.maximum(high, median * (1 + NARROWEST))
 
 
 # Of so few values, numpy's median, quantiles and standard deviation take ten times as long as what they come to.
 
 
-def _median(values: Sequence[float] | FloatArray) -> float:
-    return _middle(np.sort(values))
+def _pooled(trials: Sequence[FloatArray]) -> FloatArray:
+    """The samples of all trials, sorted; shapes (..., rounds)."""
+    return np.sort(np.concatenate(trials, -1), -1)
 
 
-def _middle(ordered: FloatArray) -> float:
-    """Median of sorted values."""
-    half = len(ordered) // 2
-    return float(ordered[half]) if len(ordered) % 2 else float(ordered[half - 1] + ordered[half]) / 2
+def _median(values: FloatArray) -> FloatArray:
+    return _middle(np.sort(values, -1))
 
 
-def _quantile(ordered: FloatArray, share: float) -> float:
+def _middle(ordered: FloatArray) -> FloatArray:
+    """Median of sorted values, shape (..., values)."""
+    half, odd = divmod(ordered.shape[-1], 2)
+    upper = ordered[..., half]
+    return upper if odd else (ordered[..., half - 1] + upper) / 2
+
+
+def _quantile(ordered: FloatArray, share: float) -> FloatArray:
     """Of sorted values, to the last digit as np.quantile: linear between neighbours, from the nearer of them."""
-    below, part = divmod((len(ordered) - 1) * share, 1)
-    low = float(ordered[int(below)])
-    high = float(ordered[min(int(below) + 1, len(ordered) - 1)])
+    last = ordered.shape[-1] - 1
+    below, part = divmod(last * share, 1)
+    low, high = ordered[..., int(below)], ordered[..., min(int(below) + 1, last)]
     return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
 
 
@@ -288,34 +300,63 @@ def _cell(key: Key, results: Sequence[_Result], declared: Declaration) -> Cell:
 # :func:`ci.records.pooling.interval`, which takes the ratios of a trial as it takes its seconds.
 
 
-def times_of(cell: Cell) -> PooledTimes | None:
-    """What the samples of a cell come to, None where it has no times."""
-    if not cell.trials:
-        return None
-    samples = np.sort(np.concatenate(cell.trials))
-    q25, q75 = _quantile(samples, 0.25), _quantile(samples, 0.75)
-    low, high = _around(samples, cell.trials)
-    paired = beside_fastest(cell)
-    return PooledTimes(_middle(samples), low, high, q25, q75, len(samples), len(cell.trials), paired)
+def pooled_times(cells: Mapping[Key, Cell]) -> dict[Key, PooledTimes]:
+    """What the samples of every cell come to that has times."""
+    timed = {key: cell for key, cell in cells.items() if cell.trials}
+    pairs = {key: (cell, name) for key, cell in timed.items() if (name := _fastest_baseline(cell))}
+    ratios = _of_stacks(_paired_ratio, [_paired_rounds(cell, name) for cell, name in pairs.values()])
+    paired = {key: PairedRatio(name, *row) for (key, (_, name)), row in zip(pairs.items(), ratios, strict=True)}
+    rows = _of_stacks(_times, [cell.trials for cell in timed.values()])
+    return {
+        key: PooledTimes(*row, sum(map(len, cell.trials)), len(cell.trials), paired.get(key))
+        for (key, cell), row in zip(timed.items(), rows, strict=True)
+    }
 
 
-def beside_fastest(cell: Cell) -> PairedRatio | None:
-    """The ratio to the baseline of the least median time in the trials of a cell; None if none ran beside it."""
-    beside = {name: _rounds(cell, name) for name in dict.fromkeys(name for those in cell.beside for name in those)}
-    if not beside:
-        return None
+Stacks = Sequence[FloatArray]
+"""Arrays of shape (cells, rounds): those of one trial of cells whose trials have the same numbers of rounds."""
 
-    def seconds(one: str) -> float:
-        return _median(np.concatenate([those[one] for those in cell.beside if one in those]))
 
-    name = min(beside, key=lambda one: (seconds(one), one)) if len(beside) > 1 else next(iter(beside))
-    ratios = beside[name]
-    ratio = float(np.exp(_median([_median(np.log(trial)) for trial in ratios])))
+def _of_stacks(
+    summary: Callable[[Stacks], Sequence[FloatArray]], arrays: Sequence[Sequence[FloatArray]]
+) -> list[list[float]]:
+    """A summary of the arrays of each cell; those of one shape together: a call of numpy costs more than its work."""
+    of_shape: dict[tuple[int, ...], list[int]] = {}
+    for n, own in enumerate(arrays):
+        of_shape.setdefault(tuple(map(len, own)), []).append(n)
+    values: list[list[float]] = [[] for _ in arrays]
+    for members in of_shape.values():
+        stacks = [np.stack(trial) for trial in zip(*(arrays[n] for n in members), strict=True)]
+        for n, row in zip(members, np.stack(summary(stacks), -1).tolist(), strict=True):
+            values[n] = row
+    return values
+
+
+def _times(trials: Stacks) -> tuple[FloatArray, ...]:
+    """The first fields of PooledTimes."""
+    samples = _pooled(trials)
+    return (_middle(samples), *_around(samples, trials), _quantile(samples, 0.25), _quantile(samples, 0.75))
+
+
+def _paired_ratio(rounds: Stacks) -> tuple[FloatArray, ...]:
+    """Ratio, low and high of PairedRatio.  rounds: of our trials, then the baseline's of the same."""
+    half = len(rounds) // 2
+    ratios = [theirs / ours for ours, theirs in zip(rounds[:half], rounds[half:], strict=True)]
+    ratio = np.exp(_median(np.stack([_median(np.log(trial)) for trial in ratios], -1)))
     low, high = interval(ratios)
-    return PairedRatio(name, ratio, min(low, ratio), max(high, ratio))
+    return ratio, np.minimum(low, ratio), np.maximum(high, ratio)
 
 
-def _rounds(cell: Cell, baseline: str) -> Sequence[FloatArray]:
-    """Ratios round by round, shape (rounds,), of every trial that has the baseline."""
-    pairs = zip(cell.trials, cell.beside, strict=True)
-    return [those[baseline] / seconds for seconds, those in pairs if baseline in those]
+def _fastest_baseline(cell: Cell) -> str:
+    """The baseline of the least median time in the trials of a cell; "" if none ran in its rounds."""
+    names = {name for those in cell.beside for name in those}
+    if len(names) < 2:
+        return next(iter(names), "")
+    samples = {name: [those[name] for those in cell.beside if name in those] for name in names}
+    return min(names, key=lambda name: (float(_median(np.concatenate(samples[name]))), name))
+
+
+def _paired_rounds(cell: Cell, baseline: str) -> list[FloatArray]:
+    """Seconds of the trials that have the baseline, and the baseline's in the same rounds."""
+    pairs = [(ours, those[baseline]) for ours, those in zip(cell.trials, cell.beside, strict=True) if baseline in those]
+    return [*(ours for ours, _ in pairs), *(theirs for _, theirs in pairs)]

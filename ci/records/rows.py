@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ci.records.pooling import Cell, PooledTrials, times_of
+from ci.records.pooling import Cell, PooledTimes, PooledTrials
 from ci.trials.trial import Cost, Declaration, Machine, Scalar
 
 Json = dict[str, Any]
@@ -178,10 +178,10 @@ def dumps(data: Any) -> str:
 
 def _time_row(pooled: PooledTrials, declared: Declaration, benchmark: Json) -> list[Any]:
     operator = declared.operator
-    keys = itertools.product(declared.backends, declared.cases)
-    cells = [pooled.cells.get((operator, backend, case)) for backend, case in keys]
-    statistics = [_stats(cell) for cell in cells]
-    values, params, version = [value_of(cell) for cell in cells], benchmark["params"], benchmark["version"]
+    keys = [(operator, backend, case) for backend, case in itertools.product(declared.backends, declared.cases)]
+    statistics = [_stats(pooled.times.get(key)) for key in keys]
+    values = [value_of(pooled.cells.get(key)) for key in keys]
+    params, version = benchmark["params"], benchmark["version"]
     when = pooled.started_ms[operator], pooled.duration_s[operator]
     return _row(values, params, version, *when, statistics)
 
@@ -205,9 +205,8 @@ def _row(
     return row
 
 
-def _stats(cell: Cell | None) -> tuple[float, ...] | None:
+def _stats(times: PooledTimes | None) -> tuple[float, ...] | None:
     """ci_99_a, ci_99_b, q_25, q_75, number, repeat of a timed cell."""
-    times = times_of(cell) if cell else None
     if times is None:
         return None
     return (*(float(f"{value:.6g}") for value in (times.low, times.high, times.q25, times.q75)), 1, times.samples)

@@ -585,8 +585,8 @@ def test_what_samples_come_to_is_what_numpy_says_to_the_last_digit(count):
     rng = np.random.default_rng(count)
     times, library, cublas = (tuple(rng.lognormal(-7, 0.1, count) for _ in range(3)) for _ in range(3))
     beside = tuple({"blas": one, "cublas": other * 0.5} for one, other in zip(library, cublas, strict=True))
-    found = pooling.times_of(pooling.Cell("gemm", "triton", "m16", Status.OK, "", times, "", "", "", "", beside))
-    assert found is not None
+    cell = pooling.Cell("gemm", "triton", "m16", Status.OK, "", times, "", "", "", "", beside)
+    found = pooling.pooled_times({cell.key: cell})[cell.key]
     assert (found.q25, found.seconds, found.q75) == tuple(np.percentile(np.concatenate(times), [25, 50, 75]))
     logs = np.log([np.median(one) for one in times])
     reach = special.stdtrit(2, 0.995) * np.std(logs, ddof=1) / np.sqrt(3)
@@ -595,6 +595,21 @@ def test_what_samples_come_to_is_what_numpy_says_to_the_last_digit(count):
     assert found.paired.name == "cublas"
     ratios = [one["cublas"] / own for one, own in zip(beside, times, strict=True)]
     assert found.paired.ratio == np.exp(np.median([np.median(np.log(one)) for one in ratios]))
+
+
+def test_cells_pooled_together_come_to_what_each_comes_to_alone():
+    rng = np.random.default_rng(1)
+
+    def cell(case, trials, libraries):
+        times = tuple(rng.lognormal(-7, 0.1, 9) for _ in range(trials))
+        beside = tuple({name: rng.lognormal(-7, 0.1, 9) for name in own} for own in libraries)
+        return pooling.Cell("gemm", "triton", case, Status.OK, "", times, "", "", "", "", beside)
+
+    shapes = [(2, (("blas",), ("blas",))), (2, (("cublas",), ("blas",))), (2, ((), ("blas",))), (1, ((),)), (0, ())]
+    cells = {own.key: own for own in (cell(f"m{n}", *shape) for n, shape in enumerate(shapes * 2))}
+    alone = [pooling.pooled_times({key: own}) for key, own in cells.items()]
+    assert pooling.pooled_times(cells) == {key: times for own in alone for key, times in own.items()}
+    assert [times.paired and times.paired.name for times in pooling.pooled_times(cells).values()][2:4] == ["blas", None]
 
 
 def test_an_interval_has_a_width_and_few_samples_their_range():
