@@ -102,9 +102,6 @@ first_node.md."""
 LISTED_ALONE = ("events", "jobs")
 """Groups that list what there is where no verb of theirs is named."""
 
-LONGEST_ERROR = 10_000
-"""Characters of an error that are printed."""
-
 NEXT_STEP = {
     errno.ENOSPC: "make room, and run it again",
     errno.EDQUOT: "make room, and run it again",
@@ -216,25 +213,19 @@ def _interrupted(number: int, frame: Any) -> None:
 
 def _say(error: Exception) -> None:
     """A sentence for what we foresaw; for everything else the traceback too."""
-    if isinstance(error, OSError) or type(error).__module__.startswith(OURS):
-        said = _of_system(error) if isinstance(error, OSError) else str(error)
-        click.echo(f"Error: {escaped(said)}", err=True)
-        return
-    click.echo(escaped("".join(traceback.format_exception(error))), err=True, nl=False)
-    said = escaped(f"{type(error).__name__}: {error}")
-    click.echo(f"Error: {said}; this is a defect of Ridgeline, please report it", err=True)
+    from ci.bars import printable  # rich, which `ridgeline --help` need not wait for
+
+    text = f"Error: {_of_system(error) if isinstance(error, OSError) else error}"
+    if not (isinstance(error, OSError) or type(error).__module__.startswith(OURS)):
+        text = f"Error: {type(error).__name__}: {error}; this is a defect of Ridgeline, please report it"
+        text = "".join(traceback.format_exception(error)) + text
+    click.echo("\n".join(map(printable, text.splitlines())), err=True)
 
 
 def _of_system(error: OSError) -> str:
     """What the operating system refused, of which file, and what to do."""
     what = f"{error.filename}: " if error.filename else ""
     return f"{what}{error.strerror or error}; {NEXT_STEP.get(error.errno or 0, 'name another file or folder')}"
-
-
-def escaped(text: str) -> str:
-    """Text that may hold foreign words, for a terminal: unprintable characters as escapes, a bounded length."""
-    shown = "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)
-    return shown if len(shown) <= LONGEST_ERROR else f"{shown[:LONGEST_ERROR]} ..."
 
 
 @click.group(

@@ -51,28 +51,15 @@ Outcome = Mapping[str, str | list[float]]
 """What asv is told of one combination: {"samples": seconds}, {"failed": why} or {"absent": why}."""
 
 
-@dataclasses.dataclass(frozen=True)
 class Listing:
-    """What a checkout declares.  operators: by name.  document: the same as JSON, as it is kept on disk."""
+    """What a checkout declares, of its document: {"kernels": {name: declaration}, "broken": [{"module", "reason"}]}.
 
-    operators: Mapping[str, Declaration]
-    document: Json
+    operators: by name.
+    """
 
-    @classmethod
-    def read(cls, document: Json) -> Listing:
-        """From its document: {"kernels": {name: declaration}, "broken": [{"module", "reason"}]}."""
-        return cls({name: Declaration.of(data) for name, data in document["kernels"].items()}, document)
-
-    @classmethod
-    def of_answer(cls, answer: Json) -> Listing:
-        """From what `python -m benchmarks list --json` prints."""
-        kernels = {declared["kernel"]: declared for declared in answer["kernels"]}
-        return cls.read({"kernels": kernels, "broken": answer["broken"]})
-
-    @classmethod
-    def of_nothing(cls, why: str) -> Listing:
-        """Of a checkout that cannot be listed at all, being older than kernels/: that is its one broken module."""
-        return cls.read({"kernels": {}, "broken": [{"module": "kernels", "reason": why}]})
+    def __init__(self, document: Json) -> None:
+        self.document = document
+        self.operators = {name: Declaration.of(data) for name, data in document["kernels"].items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +74,7 @@ class Installed:
     @classmethod
     def read(cls, data: Json) -> Installed:
         """From the suite's document: asv may run the process that measures apart from the one that installed."""
-        return cls(data["tree"], data["commit"], data["date_ms"], Listing.read(data["listing"]))
+        return cls(data["tree"], data["commit"], data["date_ms"], Listing(data["listing"]))
 
     @property
     def name(self) -> str:
@@ -163,9 +150,8 @@ def outcomes(operator: str, grid: Grid, installed: Installed, tier: str, measure
     for backend, case in grid.combinations(operator):
         cell = measured.cells.get((operator, backend, case)) if measured else None
         why = absent or _why_case_absent(operator, case, grid, installed)
-        if not why and cell is None:
-            why = _why_not_measured(installed, operator, backend, case, tier)
-        found.setdefault(backend, {})[case] = {"absent": why} if why or cell is None else _outcome(cell)
+        missing = f"{installed.name} has no time of it in tier {tier!r} (RIDGELINE_TIER) with this number of devices"
+        found.setdefault(backend, {})[case] = {"absent": why or missing} if why or cell is None else _outcome(cell)
     return found
 
 
@@ -196,16 +182,6 @@ def _why_case_absent(operator: str, case: str, grid: Grid, installed: Installed)
     if counts is None or declared.cases[case].definition != counts.definition:
         return f"{installed.name} means something else by case {case!r}: its benchmark definition differs"
     return ""
-
-
-def _why_not_measured(installed: Installed, operator: str, backend: str, case: str, tier: str) -> str:
-    declared = installed.listing.operators[operator]
-    if backend not in declared.backends:
-        return f"{installed.name} has no backend {backend!r} of {operator!r}"
-    own = declared.cases[case].tier
-    if tier in TIERS[TIERS.index(own) :]:  # benchmarks.plan.in_turn
-        return f"not measured in tier {tier!r} with this number of devices; set RIDGELINE_TIER=nightly"
-    return f"not measured in tier {tier!r}: the case belongs to {own!r}; set RIDGELINE_TIER={own}"
 
 
 class Fingerprint:
@@ -377,11 +353,16 @@ def checkout(repository: Path, folder: Path, commit: str) -> int:
 
 @functools.cache
 def listing(folder: Path, commit: str | None) -> Listing:
-    """What a checkout declares, asked once for a commit that lies there (None: the working tree)."""
+    """What a checkout declares, asked once for a commit that lies there (None: the working tree).
+
+    One that cannot be listed at all, being older than kernels/, is its one broken module.
+    """
     try:
-        return Listing.of_answer(query("list", "--tree", str(folder)))
+        answer = query("list", "--tree", str(folder))
     except MeasureError as error:
-        return Listing.of_nothing(str(error))
+        return Listing({"kernels": {}, "broken": [{"module": "kernels", "reason": str(error)}]})
+    kernels = {declared["kernel"]: declared for declared in answer["kernels"]}
+    return Listing({"kernels": kernels, "broken": answer["broken"]})
 
 
 def make_files_of_asv(argv: Sequence[str]) -> None:

@@ -7,10 +7,8 @@ import datetime
 import json
 import os
 import time
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -140,7 +138,7 @@ def with_changed_rows(
     if plan.cases or not files or not all(path.endswith(TABLE) for path in files):
         return plan
     paths = [side.path for side in checkouts]
-    arches = [""] if machine_kind() == "gpu" else _changed_arches(paths, files)
+    arches = [""] if machine_kind() == "gpu" else TARGETS
     try:
         cases = sorted({case for arch in arches for case in _differing_cases(paths, plan.kernels, arch)})
     except MeasureError as error:  # a side that declares no such operator, or cannot be imported: measuring says so
@@ -153,22 +151,6 @@ def with_changed_rows(
         f"only tables of tuned knobs differ: measuring the cases whose rows changed ({few(cases)})", markup=False
     )
     return dataclasses.replace(plan, tier=TIERS[-1], cases=tuple(cases))
-
-
-def _changed_arches(paths: Sequence[Path], files: set[str]) -> list[str]:
-    """The targets whose sections differ in some of the tables; all of them where a table has no such sections."""
-    found: set[str] = set()
-    for file in files:
-        base, head = (_sections(path / file) for path in paths)
-        found |= {name for name in {**base, **head} if base.get(name) != head.get(name)}
-    return [arch for arch in TARGETS if arch in found] or list(TARGETS)
-
-
-def _sections(table: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(table.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # absent on this side; what it means is said where the operator is imported
-        return {}
 
 
 def _differing_cases(paths: Sequence[Path], kernels: Sequence[str], arch: str) -> set[str]:

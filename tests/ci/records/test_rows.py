@@ -143,7 +143,7 @@ def test_what_is_unsupported_is_na_and_what_failed_is_null_and_both_say_why(proj
 @pytest.mark.slow
 def test_a_case_of_another_tier_is_na(project):
     assert math.isnan(table(project, project.fast)["ours", "big"])
-    assert "set RIDGELINE_TIER=nightly" in project.output
+    assert "has no time of it in tier 'pr' (RIDGELINE_TIER)" in project.output
 
 
 @pytest.mark.slow
