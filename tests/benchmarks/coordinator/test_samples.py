@@ -29,6 +29,13 @@ def test_what_lies_between_the_ranks():
     assert facts.ranks() == {"skew_s": [2.0, 0.5, 4.0], "rank_s": [1.5, 3.0]}
 
 
+def test_a_burst_is_starved_where_more_than_a_tenth_of_its_parts_were():
+    facts = samples.ArmFacts()
+    for share in (0.0, 0.1, 0.2, 1.0):
+        facts.add_burst(samples.ArmBurst(("head", "triton"), (1.0, 3.0), share))
+    assert (facts.starved, facts.seconds) == (2, [3.0] * 4)
+
+
 def test_first_call_work():
     [found] = samples.symptoms_of(noisy(40), first_call_s=2.4)
     assert found == "first call ran 2404 times longer than the median: work that belongs to set-up"

@@ -151,7 +151,7 @@ def test_a_file_that_grows_is_parsed_line_by_line_once(tmp_path, monkeypatch):
         stream.write('{"format": "ridgeline-trial", "ver')
     assert not log.read().rejected, "the writer may still be at it"
     trial_file.append(file, trial(number=9))
-    assert [one.interrupted for one in log.read().rejected] == [True]
+    assert [(one.number, one.interrupted) for one in log.read().rejected] == [(5, True)]
     assert len(log.read().trials) == 5
 
 
