@@ -260,6 +260,15 @@ def test_import_says_what_it_did(tmp_path):
         assert said in bad.output
 
 
+def test_of_a_folder_hidden_files_are_left_out_and_one_that_is_named_is_read(tmp_path):
+    names = ("b/a.csv", "a.csv", ".b.csv", ".git/c.csv")
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    files = importing.files_in([tmp_path, tmp_path / ".b.csv"])
+    assert [str(file.relative_to(tmp_path)) for file in files] == ["a.csv", "b/a.csv", ".b.csv"]
+
+
 @pytest.mark.parametrize(("most", "shown"), [(3, False), (4, True)])
 def test_more_imported_rows_than_pages_take_are_named_and_left_out(tmp_path, monkeypatch, most, shown):
     monkeypatch.setattr(importing, "MOST_ROWS", most)
