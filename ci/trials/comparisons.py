@@ -432,10 +432,6 @@ def _replayed(path: Path, content: bytes) -> tuple[list[Line], list[str]]:
                 raise ReplayError(f"{where}: not JSON ({error}); a line is one trial") from None
             warnings.append(f"{where}: the last line is torn, its writer was interrupted; {len(lines)} trials count")
             break
-        kind, first = line.get("machine_kind"), next(iter(lines.values()), (where, line))[1].get("machine_kind")
-        if kind != first:
-            known = f"the lines before have {first!r}; a file has one: judge two files"
-            raise ReplayError(f"{where}: machine_kind {kind!r}, but {known}")
         if line["cases"] and (earlier := lines.setdefault(repr(line["cases"]), (where, line)))[0] != where:
             warnings.append(f"{where}: repeats the samples of {earlier[0]}; it counts once")
     return list(lines.values()), warnings
@@ -444,34 +440,25 @@ def _replayed(path: Path, content: bytes) -> tuple[list[Line], list[str]]:
 def _of_replay(name: str, lines: Sequence[Line], shared: Sequence[str]) -> Comparison:
     """One case of a replay file; what is wrong with it is its problem and nobody else's."""
     own = [(number, where, line) for number, (where, line) in enumerate(lines) if name in line["cases"]]
-    arms = [line["cases"][name] for _, _, line in own]
-    known = {arm for one in arms if isinstance(one, dict) for arm in one}
     trials, problems, warnings = list[PairedRounds](), list[str](), [*shared]
-    for number, where, line in own if known.issuperset(ROLES) else ():
+    for number, where, line in own:
+        arms, what = line["cases"][name], f"{where}: case {name!r}"
         try:
-            PAIR(line["cases"][name], f"{where}: case {name!r}")
-            base, head = (np.array(line["cases"][name][role], np.float64) * UNITS[line["unit"]] for role in ROLES)
+            if isinstance(arms, dict) and not arms.keys() >= set(ROLES):
+                raise Unfit(what, [*arms], "base and head among its arms")
+            PAIR(arms, what)
+            base, head = (np.array(arms[role], np.float64) * UNITS[line["unit"]] for role in ROLES)
             if len(base) != len(head):
-                counts = [len(base), len(head)]
-                raise Unfit(f"{where}: case {name!r}: samples of base and head", counts, "equally many")
+                raise Unfit(f"{what}: samples of base and head", [len(base), len(head)], "equally many")
             trials.append(PairedRounds(number, base, head))
         except Unfit as error:
             problems.append(str(error))
     if len(own) < len(lines):
         warnings.append(f"missing in {len(lines) - len(own)} of {len(lines)} trials; the others are used")
-    if trials and all(np.array_equal(t.base, t.head) for t in trials):
-        warnings.append("base and head are the same numbers in every trial: one recording twice?")
     kernel, _, rest = name.partition("/")
-    absent = f"the file has no arm of that name; there are: {', '.join(sorted(known)) or 'none'}"
-    base_status, head_status = (Status.OK if role in known else Status.MISSING for role in ROLES)
-    base_why, head_why = ("" if role in known else absent for role in ROLES)
     return Comparison(
         *(name, kernel, rest.rpartition("/")[0].partition("/")[0], tuple(trials)),
         machine_kind=own[0][2].get("machine_kind", KINDS[0]),
-        base_status=base_status,
-        head_status=head_status,
-        base_why=base_why,
-        head_why=head_why,
         problems=tuple(problems[:MAX_PROBLEMS]),
         warnings=tuple(warnings),
     )

@@ -60,10 +60,10 @@ def test_case_names_of_our_own_trials_are_taken_apart(file):
 
 def test_the_given_recordings_are_judged_once_their_arm_is_named(tmp_path):
     source = Path(__file__).parents[2] / "recordings" / "h200" / "ab_trials_gpu0.jsonl.gz"
-    assert {c.head_status for c in compared(source)} == {Status.MISSING}
     judgement, cases = verdicts(source)
+    assert {case.verdict for case in cases.values()} == {Verdict.CANNOT_TELL}
     assert judgement.verdict.exit_code == 2
-    assert "there are: base, head1, head2, head3, head6, same" in cases["copy"].evidence[0]
+    assert '["base", "same", "head1", "head2", "head3", "head6"]; allowed: base and head' in cases["copy"].evidence[0]
 
 
 BAD_CASES = {
@@ -95,7 +95,7 @@ def test_an_arm_missing_in_some_trials_is_a_fault(file):
     del lines[4]["cases"]["good"]["head"]
     _, cases = verdicts(write(file, lines))
     assert cases["good"].verdict is Verdict.CANNOT_TELL
-    assert ":5: case 'good'.head is null; allowed: a value" in cases["good"].evidence[0]
+    assert ":5: case 'good' is [\"base\"]; allowed: base and head among its arms" in cases["good"].evidence[0]
 
 
 def test_a_case_missing_in_some_trials_uses_the_others(file):
@@ -132,12 +132,6 @@ def test_each_line_has_its_unit(file):
 def test_unknown_units_name_the_known_ones(file, unit):
     with pytest.raises(ReplayError, match=r":1: unit .*; allowed: s, ms, us, µs, ns"):
         compared(write(file, [line(0, unit)]))
-
-
-def test_two_kinds_of_machine_in_a_file_are_refused(file):
-    lines = [line(0) | {"machine_kind": "cpu"}, line(1) | {"machine_kind": "gpu"}]
-    with pytest.raises(ReplayError, match=r"trials\.jsonl:2: machine_kind 'gpu', but the lines before have 'cpu'"):
-        compared(write(file, lines))
 
 
 def test_blank_lines_are_passed_over(file):
@@ -193,12 +187,6 @@ def test_the_same_trial_twice_counts_once(file):
     [found] = compared(write(file, [*lines, {**lines[1], "trial": 9}]))
     assert len(found.trials) == 4
     assert "trials.jsonl:5: repeats the samples of" in found.warnings[0]
-
-
-def test_the_same_recording_as_both_arms_is_named(file):
-    both = [arm() for _ in range(4)]
-    _, cases = verdicts(write(file, [line(i, a={"base": b, "head": b}) for i, b in enumerate(both)]))
-    assert "base and head are the same numbers in every trial: one recording twice?" in cases["a"].warnings
 
 
 def paired(number, arms=None, **trees):
