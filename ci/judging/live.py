@@ -47,31 +47,37 @@ def _judged(trials: Sequence[Trial], policy: Policy, kind: str, warnings: Iterab
     settings, remarks = policy.settings(machine_kind=kind), tuple(warnings)
     progress = Progress(settings.looks, settings.confirming)
     gone = undeclared(trials)
-    there = Counter(f"{trial.operator}/{case}" for trial in trials for case in trial.cases)
-    allowed = dict.fromkeys(there, 1)
+    recorded = Counter(f"{trial.operator}/{case}" for trial in trials for case in trial.cases)
+    allowed = dict.fromkeys(recorded, 1)
+
+    def judge_at(progress: Progress) -> Judgement:
+        return judge([*comparisons(_first(trials, allowed), remarks), *gone], policy, progress)
+
+    def recorded_beyond(cases: Sequence[str]) -> int:
+        return max(recorded[operator_case(case)] for case in cases) - progress.budget
+
     while True:
-        judgement = judge([*comparisons(_first(trials, allowed), remarks), *gone], policy, progress)
-        progress = progress.advanced(slower_trials(judgement))
-        look, cases = next_look(progress, judgement)
-        more_there = [there[operator_case(case.case)] for case in judgement.cases if case.leans_slower]
-        if not cases and max(more_there, default=0) > progress.budget:  # as `compare` measures on
-            progress = progress.extended(max(more_there))
-            look, cases = progress.budget, leaning_slower(judgement)
-        more = {case: look for case in map(operator_case, cases) if there[case] > allowed.get(case, 0)}
+        judgement, progress, looks = next_looks(progress, judge_at, recorded_beyond)
+        more = {case for case in map(operator_case, looks) if recorded[case] > allowed.get(case, 0)}
         if not more:
             return judgement
-        allowed |= more
+        allowed |= dict.fromkeys(more, min(looks.values()))
 
 
-def slower_trials(judgement: Judgement) -> dict[str, int]:
-    """How many trials the cases had that look slower, and that fresh ones must confirm."""
-    return {case.case: case.trials for case in judgement.of(Verdict.SLOWER)}
+def next_looks(
+    progress: Progress, judge_at: Callable[[Progress], Judgement], extra_trials: Callable[[Sequence[str]], int]
+) -> tuple[Judgement, Progress, dict[str, int]]:
+    """(judgement, progress, how many trials each open case should have at its next look).
 
-
-def next_look(progress: Progress, judgement: Judgement) -> tuple[int, tuple[str, ...]]:
-    """(trials, cases): how many trials the open cases should have at the next look; none where nothing is open."""
+    extra_trials: of cases that look slower to the end, how many more they may have, once; at most 0 for none.
+    """
+    judgement = judge_at(progress)
+    progress = progress.advanced({case.case: case.trials for case in judgement.of(Verdict.SLOWER)})
     looks = {case.case: look for case in judgement.cases if (look := _next_look(case, progress))}
-    return min(looks.values(), default=0), tuple(looks)
+    leaning = [case.case for case in judgement.cases if case.leans_slower]
+    if not looks and leaning and (extra := extra_trials(leaning)) > 0:
+        return next_looks(progress.extended(progress.budget + extra), judge_at, lambda cases: 0)
+    return judgement, progress, looks
 
 
 def _next_look(case: CaseVerdict, progress: Progress) -> int:
@@ -84,11 +90,6 @@ def _next_look(case: CaseVerdict, progress: Progress) -> int:
     if not case.undecided:
         return 0
     return next((look for look in progress.looks if look > case.trials), 0)
-
-
-def leaning_slower(judgement: Judgement) -> tuple[str, ...]:
-    """The names of the cases that are undecided, and whose whole interval says slower."""
-    return tuple(case.case for case in judgement.cases if case.leans_slower)
 
 
 def mirrored(trials: Iterable[Trial], base: str | None, policy: Policy, warnings: Iterable[str] = ()) -> Judgement:
@@ -245,35 +246,28 @@ class TrialScheduler:
         begun, self._begun = self._begun, True
         if not begun and not any(count > 1 for count in Counter(t.operator for t in trials).values()):
             return [TrialOrder("", (), 0, 1, tuple({t.operator: None for t in trials}))]
-        judgement = self._judged()
-        self._progress = self._progress.advanced(slower_trials(judgement))
-        look, cases = next_look(self._progress, judgement)
-        if not cases and self._extend(judgement, trials):
-            judgement = self._judged()
-            look, cases = next_look(self._progress, judgement)
-        orders = [self._informed(order, trials) for order in up_to(look, cases, trials)]
+        judgement, self._progress, looks = next_looks(self._progress, self._judged, self._extra_trials)
+        target = min(looks.values(), default=0)
+        orders = [self._informed(order, trials) for order in up_to(target, tuple(looks), trials)]
         if not orders:
             return []
         brought, self._held = len(trials) > self._held, len(trials)
-        undecided = f"{len(cases)} of {len(judgement.cases)} cases have no verdict yet"
+        undecided = f"{len(looks)} of {len(judgement.cases)} cases have no verdict yet"
         if not brought:
             self._console.print(f"{undecided}; the last attempt brought no trial, so nothing more is measured")
             return []
-        self._console.print(f"{undecided}; measuring them until they have {look} trials")
+        self._console.print(f"{undecided}; measuring them until they have {target} trials")
         return orders
 
-    def _extend(self, judgement: Judgement, trials: Sequence[Trial]) -> bool:
-        """Move the last look, once, by the trials that EXTRA_S are enough for, if a case looks slower to the end."""
-        leaning = leaning_slower(judgement)
-        kernels = {name.partition("/")[0] for name in leaning}
-        newest = {trial.operator: trial.duration_s for trial in trials if trial.operator in kernels}
-        extra = int(self._extra_s / max(sum(newest.values()), 1e-3)) if leaning else 0
+    def _extra_trials(self, cases: Sequence[str]) -> int:
+        """How many trials EXTRA_S are enough for, of the operators of cases that look slower to the end."""
+        kernels = {name.partition("/")[0] for name in cases}
+        newest = {t.operator: t.duration_s for t in self._own(self._log.read()) if t.operator in kernels}
+        extra, self._extra_s = int(self._extra_s / max(sum(newest.values()), 1e-3)), 0.0
         if extra:
-            self._extra_s = 0.0
-            self._progress = self._progress.extended(self._progress.budget + extra)
-            of_all = f"{len(leaning)} of {len(judgement.cases)} cases"
-            self._console.print(f"{of_all} look slower, not surely enough: measured on for up to {EXTRA_S:g} s")
-        return bool(extra)
+            slower = f"{len(cases)} of the undecided cases look slower"
+            self._console.print(f"{slower}, not surely enough: measured on for up to {EXTRA_S:g} s")
+        return extra
 
     def _informed(self, order: TrialOrder, trials: Sequence[Trial]) -> TrialOrder:
         """The order with the rounds that tell most in a second."""
@@ -283,16 +277,16 @@ class TrialScheduler:
     def outcome(self) -> Outcome:
         """The judgement of everything in the file, at its last look."""
         if self._last is None or len(self._last.file.trials) < len(self._log.read().trials):
-            self._judged()
+            self._judged(self._progress)
         assert self._last
         return self._last
 
-    def _judged(self) -> Judgement:
+    def _judged(self, progress: Progress) -> Judgement:
         file = self._log.read()
         trials = self._own(file)
         gone = [comparison for comparison in undeclared(trials) if is_asked(comparison, self._plan)]
         self._compared = [*comparisons(trials, remarks(file)), *gone]
-        self._last = Outcome(judge(self._compared, self._policy, self._progress), file)
+        self._last = Outcome(judge(self._compared, self._policy, progress), file)
         return self._last.judgement
 
     def _own(self, file: TrialFile) -> list[Trial]:

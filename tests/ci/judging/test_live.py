@@ -18,7 +18,7 @@ from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, Meas
 from ci.judging import live, policy
 from ci.judging import live as looks
 from ci.judging.judge import judge
-from ci.judging.live import Interrupted, compare, identical, next_look, slower_trials
+from ci.judging.live import Interrupted, compare, identical, next_looks
 from ci.judging.types import CaseVerdict, Judgement, Verdict, to_json
 from ci.options import plan, with_rounds
 from ci.report.run_summary import to_decide
@@ -267,19 +267,18 @@ def looked_at(name, verdict, trials, wants_more=True):
 )
 def test_open_cases_are_measured_up_to_the_next_look_while_the_budget_lasts(said, trials, names):
     judgement = Judgement(Verdict.SAME, "", tuple(looked_at(*one) for one in said))
-    assert next_look(Progress(LOOKS), judgement) == (trials, tuple(names))
+    _, _, looks = next_looks(Progress(LOOKS), lambda progress: judgement, lambda cases: 0)
+    assert looks == dict.fromkeys(names, trials)
 
 
 def test_slower_asks_for_fresh_trials_once_and_even_after_the_last_look():
     first, confirmed = (
         Judgement(Verdict.SLOWER, "", (looked_at("a", Verdict.SLOWER, trials, trials < 15),)) for trials in (12, 15)
     )
-    progress = Progress(LOOKS, confirming=3).advanced(slower_trials(first))
-    assert progress.flagged == {"a": 12}
-    assert next_look(progress, first) == (15, ("a",))
-    progress = progress.advanced(slower_trials(confirmed))
-    assert next_look(progress, confirmed) == (0, ())
-    assert progress.flagged == {"a": 12}
+    _, progress, looks = next_looks(Progress(LOOKS, confirming=3), lambda progress: first, lambda cases: 0)
+    assert (progress.flagged, looks) == ({"a": 12}, {"a": 15})
+    _, progress, looks = next_looks(progress, lambda progress: confirmed, lambda cases: 0)
+    assert (progress.flagged, looks) == ({"a": 12}, {})
 
 
 class NoisyPlayer(Player):
