@@ -9,8 +9,6 @@ in such a process the harness goes by the name `ridgeline.house`, and the plain 
     kernels, benchmarks, ...     what lies in the checkout; `kernels.spec` is the contract where the project has none
 
 Standard library only: this is imported before anything else.
-
-`python -P PATH/benchmarks/naming.py MODULE ARGUMENTS`: main() of a module of ours beside foreign code.
 """
 
 from __future__ import annotations
@@ -229,16 +227,12 @@ TREES = f"{os.sep}.ridgeline{os.sep}trees{os.sep}"
 
 
 class RanFiles:
-    """Watches from its making on; a process has one, since what watches cannot be taken away again.
+    """Watches from its making on; a process has one, since what watches cannot be taken away again."""
 
-    ours: folders in which the process keeps what it makes itself.
-    """
-
-    def __init__(self, checkout: Path, *ours: Path) -> None:
+    def __init__(self, checkout: Path) -> None:
         places = {checkout, repository(checkout)}
         self._roots = tuple(f"{place}{os.sep}" for one in places for place in {one.absolute(), one.resolve()})
         self._checkout = tuple(f"{place}{os.sep}" for place in {checkout.absolute(), checkout.resolve()})
-        self._ours = tuple(f"{one.absolute()}{os.sep}" for one in ours)
         self._opened: set[str] = set()
         self._written: set[str] = set()
         self._told: set[str] = set()
@@ -274,7 +268,7 @@ class RanFiles:
                 self._told.add(name)
                 foreign.append([name, file])
         found |= {_source(path) for path in self._opened - self._written} | set(mapped(self._roots))
-        house = (*self._ours, *(f"{HARNESS / room}{os.sep}" for room in ("benchmarks", "ci", "dashboards")))
+        house = tuple(f"{HARNESS / room}{os.sep}" for room in ("benchmarks", "ci", "dashboards"))
         files = {path for path in found - ours - self._told if not path.startswith(house) and self._counts(path)}
         self._told |= files
         return {"files": sorted(files), "foreign": foreign}
@@ -325,17 +319,3 @@ def mapped(roots: tuple[str, ...]) -> Iterator[str]:
                     yield os.fsdecode(path)
     except OSError:
         return
-
-
-def main() -> None:
-    """Settle, then run it; this file is run by its path."""
-    sys.path.insert(0, str(HARNESS))
-    from benchmarks import naming
-
-    naming.settle()
-    del sys.argv[0]
-    naming.our(sys.argv[0]).main()
-
-
-if __name__ == "__main__":
-    main()

@@ -99,7 +99,7 @@ class Unkillable(Exception):
 class RankProcess:
     """One measuring process, the leader of a session of its own, with two pipes, a log file and a working folder."""
 
-    def __init__(self, python: str, checkout: Path, rank: int, log: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, python: str, checkout: Path, rank: int, log: Path, *variables: Any) -> None:
         self.rank = rank
         self._buffer = bytearray()
         self._seal = ""
@@ -111,7 +111,7 @@ class RankProcess:
         self._read, answers = os.pipe()
         pipes = requests, answers
         try:
-            self.process = starting.start(python, checkout, pipes, self.log.fileno(), self._folder, variables)
+            self.process = starting.start(python, checkout, pipes, self.log.fileno(), self._folder, *variables)
         except OSError:
             self._release()
             raise
@@ -206,7 +206,8 @@ class WorkerPool:
     """The ranks of one checkout.  After PoolDied, `alive` is False and a new pool must be started.
 
     left: gets the names of what they left running, once they are killed; it was ended.  quiet: raises Stopped out of
-    collect(), where the session ends in another thread.
+    collect(), where the session ends in another thread.  inherited: see starting.start.  most_mb: of memory that a rank
+    may take with all it starts; 0 for any.
 
     Create and store it in one block of `starting.ready`: an interrupt in between would lose its processes.
     """
@@ -222,8 +223,10 @@ class WorkerPool:
         ledger: SecondsLedger | None = None,
         left: list[str] | None = None,
         quiet: Quiet | None = None,
+        inherited: Mapping[str, str] | None = None,
+        most_mb: int = 0,
     ) -> None:
-        self.label, self._quiet = label, quiet or Quiet()
+        self.label, self._quiet, self._most_mb = label, quiet or Quiet(), most_mb
         self.ledger = ledger or SecondsLedger()
         self.left: list[str] = [] if left is None else left
         self.workers: list[RankProcess] = []
@@ -233,7 +236,7 @@ class WorkerPool:
         try:
             for rank in range(world):
                 log = directory / f"{label}.{rank}.{os.urandom(4).hex()}.log"
-                self.workers.append(RankProcess(python, checkout, rank, log, variables or {}))
+                self.workers.append(RankProcess(python, checkout, rank, log, variables or {}, inherited))
         except BaseException:
             self.kill()
             raise
@@ -335,6 +338,10 @@ class WorkerPool:
             if worker.printed() > MOST_PRINTED:
                 what = f"was killed: it printed more than {MOST_PRINTED >> 20} MiB"
                 raise self._died(worker, Status.CRASH, what)
+        for worker in self.workers if self._most_mb else ():
+            if resident_mb(worker.process.pid) > self._most_mb:
+                what = f"was killed: it took more than {self._most_mb} MB of memory"
+                raise self._died(worker, Status.CRASH, what)
         for worker in self.workers if processes_and_threads() > self._crowd + MOST_PROCESSES else ():
             if (count := below(worker.process.pid)) > MOST_PROCESSES:
                 what = f"was killed: it started {count} processes, more than {MOST_PROCESSES},"
@@ -422,6 +429,16 @@ def below(root: int) -> int:
         found = [child.process for child in children.pop(left.pop(), ())]
         count, left = count + len(found), left + found
     return count
+
+
+def resident_mb(process: int) -> float:
+    """Resident memory of a process and all its descendants, in MB; 0 where /proc does not say."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except (OSError, IndexError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6 + sum(resident_mb(int(child)) for child in children)
 
 
 def memory_kills() -> int:

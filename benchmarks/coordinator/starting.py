@@ -55,10 +55,19 @@ Processes that differ in one of them have different servers; all others get thei
 
 
 def start(
-    python: str, checkout: Path, pipes: tuple[int, int], log: int, directory: Path, variables: Mapping[str, str]
+    python: str,
+    checkout: Path,
+    pipes: tuple[int, int],
+    log: int,
+    directory: Path,
+    variables: Mapping[str, str],
+    inherited: Mapping[str, str] | None = None,
 ) -> Forked:
-    """The leader of a session of its own that reads requests and writes answers; OSError if there is no such Python."""
-    base = environment()
+    """The leader of a session of its own that reads requests and writes answers; OSError if there is no such Python.
+
+    variables: beside those that it inherits, which are `environment()` if nothing else is given.
+    """
+    base = environment() if inherited is None else inherited
     for server in _servers_for(python, base):
         if process := server.started(checkout, pipes, log, directory, {**base, **variables}):
             return process

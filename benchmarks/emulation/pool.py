@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
+from benchmarks.coordinator.ranks import Failed, WorkerPool
 from benchmarks.isa.compile import environment
-from benchmarks.isa.pool import CompileProcess, CompileSetting, Ended, Farm, Limits
+from benchmarks.isa.pool import Farm, Limits, reason_of
 from benchmarks.reach import of_harness
 from benchmarks.shapes import JsonObject, clean
 from benchmarks.trial_file import Status
@@ -25,42 +26,34 @@ PROCESSES = 2
 LIMITS = Limits(300.0, 6000)
 """Of one case and a process."""
 
-MODULE = "benchmarks.emulation.worker"
+SERVES = "benchmarks.emulation.worker"
 
 ENDED = "ended"
 """In an arm whose process ended before it: another try may be executed."""
 
 Done = tuple[JsonObject, JsonObject]
-"""A case as it is listed (worker.Cases), and its arm."""
-
-
-class ExecutingProcess(CompileProcess):
-    """One executing process, which has to list the cases before it is asked for them by their number."""
-
-    what = "executing"
+"""A case as it is listed (worker.Served), and its arm."""
 
 
 class Pool(contextlib.ExitStack):
     """The processes, and what they listed; to be used as a context.  Others than the first begin when there is
     something left to execute.
 
-    asked: what worker.Cases.gather takes.  Raises CheckoutError if nothing can be listed.
+    asked: what worker.Served.listing takes.  Raises CheckoutError if nothing can be listed.
     """
 
     def __init__(self, checkout: Checkout, asked: Mapping[str, Any], limits: Limits = LIMITS) -> None:
         super().__init__()
         self._checkout = checkout
         self._scratch = Path(self.enter_context(tempfile.TemporaryDirectory(prefix="ridgeline-emulation-")))
-        kept = {"TRITON_CACHE_DIR": str(self._scratch / "triton"), "OMP_NUM_THREADS": "1"}
-        self._setting = CompileSetting(
-            checkout.path.resolve(), self._scratch, checkout.python, limits, variables=environment(os.environ) | kept
-        )
-        self._farm = self.enter_context(Farm(self._process, {"asked": dict(asked)}, limits))
+        self._most_mb = limits.memory_mb
+        self._farm = self.enter_context(Farm(SERVES, self._process, checkout.code, asked, limits.seconds))
         try:
             self._first = self._farm.ready()
-        except Ended as end:
+        except Failed as error:
             self.close()
-            raise CheckoutError(f"the small cases of {self._setting.tree} could not be listed: {end}") from None
+            why = reason_of(error.failure)
+            raise CheckoutError(f"the small cases of {checkout.path} could not be listed: {why}") from None
         self.listing: JsonObject = self._farm.listing
 
     def holds_for(self, kernel: str, arch: str) -> JsonObject:
@@ -82,13 +75,15 @@ class Pool(contextlib.ExitStack):
         """These cases of the listing, as they are done: the largest begin first, so that none is waited for long."""
         cases = self.listing["cases"]
         order = sorted(left, key=lambda index: -cases[index]["flops"])
-        requests = {index: {"op": "execute", "asked": index} for index in order}
+        requests = {index: {"index": index} for index in order}
         for index, arm in self._farm.answers(self._first, requests, min(PROCESSES, os.cpu_count() or 1)):
             if not arm.pop("ok"):
                 gap = {"status": Status.UNSUPPORTED, "why": f"not executed, because {arm['why']}", ENDED: True}
                 arm = gap if arm.get(ENDED) else {"status": Status.ERROR, "why": arm["why"]}
             yield cases[index], arm
 
-    def _process(self) -> ExecutingProcess:
-        arguments = (MODULE, str(self._setting.tree), str(self._scratch))
-        return ExecutingProcess(arguments, self._setting, self._checkout.code, self._scratch)
+    def _process(self) -> WorkerPool:
+        own = {"TRITON_CACHE_DIR": str(self._scratch / "triton"), "OMP_NUM_THREADS": "1"}
+        how = (self._checkout.path.resolve(), 1, self._scratch)
+        inherited = environment(os.environ) | own
+        return WorkerPool("executing", self._checkout.python, *how, inherited=inherited, most_mb=self._most_mb)

@@ -1,8 +1,4 @@
-"""The executing process: lists the small cases of one source tree, and executes them one by one.
-
-It is asked as compiling ones are (isa.worker.serve).  Plain names are those of the tree under test; the harness goes by
-another name here (benchmarks.naming, which starts such a process).
-"""
+"""What a process does that executes: it lists the small cases of one source tree, and executes them one by one."""
 
 from __future__ import annotations
 
@@ -12,14 +8,12 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from .. import naming
 from ..channel import error_answer, first_cause
-from ..isa.worker import serve
-from ..shapes import Json, JsonObject
+from ..shapes import JsonObject
 from ..worker.declare import installed
 from . import hazards
 from .cases import SmallCase, WrongOutput, counted_cases, execute, small_cases, why_nothing
@@ -42,15 +36,16 @@ LIMITS = {"memory": ("memory",), "compute": ("MFMA issue", "LDS")}
 """What a case can be bound by, and the units that are then asked how long they are busy at least."""
 
 
-class Cases:
-    """The small cases of a tree, in a fixed order."""
+class Served:
+    """What a process that executes answers (requests.Service.do_serve): the small cases of a tree, in a fixed order."""
 
     def __init__(self, tree: Path) -> None:
         self._tree = tree
         self._kernels: dict[str, Any] = {}
         self._cases: list[SmallCase] = []
+        sys.modules["torch"].set_num_threads(1)
 
-    def gather(self, kernels: list[str], backends: list[str], arches: list[str], counted: bool) -> JsonObject:
+    def listing(self, kernels: list[str], backends: list[str], arches: list[str], counted: bool) -> JsonObject:
         """{"cases": [...], "not_counted": see counted_cases, "kernels": {name: {module, baselines}} of those asked for,
         "known": all names, "without": why nothing is executed, by operator, "broken": [{module, reason}],
         "environment": versions}.
@@ -102,7 +97,7 @@ class Cases:
         cost, device = self._kernels[small.operator].function("cost")(case), _device(small.arch)
         return {"compute": cost.flops / device.peak(case.dtype), "memory": cost.hbm_bytes / device.hbm_bandwidth}
 
-    def execute(self, index: int) -> JsonObject:
+    def answer(self, index: int) -> JsonObject:
         """The arm of a case, as in a line of checks, with the instructions executed and CPU seconds; of one that is
         right also its counts, and what they bound, {percent, unit} or None, for each limit of the case it stands for,
         if it is of one rank.
@@ -153,18 +148,3 @@ def _home(kernel: Any) -> str:
     """The outermost module that holds an operator: what it imports is the operator's code."""
     held = (name for name, module in sys.modules.items() if vars(module).get(kernel.name) is kernel)
     return min(held, key=lambda name: (name.count("."), name), default="")
-
-
-def main() -> None:
-    """Entry: TREE MADE LOG; MADE: the folder in which the process keeps what it makes."""
-    tree, made = map(Path, sys.argv[1:3])
-
-    def begin() -> Callable[[Json], JsonObject]:
-        import torch
-
-        torch.set_num_threads(1)
-        cases = Cases(tree)
-        answers = {"list": lambda asked: cases.gather(**asked), "execute": cases.execute}
-        return lambda request: answers[request["op"]](request["asked"])
-
-    serve(tree, made, begin)

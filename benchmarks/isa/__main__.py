@@ -41,7 +41,8 @@ class CompiledArms:
     measuring on this machine compiles nothing.
     --execute: also execute every case of one GPU in an emulator of gfx942 and gfx950, in a small shape, and count what
     it does: `executed` in the result (extra `emulate`).
-    --processes: that compile (default: 4; with --points one a core).  --cache: folder of compiled results.
+    --processes: that compile (default: 4; with --points one a core).  --cache: folder of compiled results,
+    hidden or outside of the tree.
     --out: file to write (default: standard output).  --timeout, --memory: seconds and MB for one compilation.
     --progress: on stderr, as json, text or none.
     """

@@ -399,8 +399,7 @@ def first_cause(error: BaseException, log: str = "") -> str:
 
     log: what the compiler wrote to stderr.  LLVM's and MLIR's messages come before the exception that follows them.
     """
-    said = _from_log(log)
-    if said:
+    if said := said_by_compiler(log):
         return said
     where = _where(error)
     while error.__cause__ is not None:
@@ -411,12 +410,8 @@ def first_cause(error: BaseException, log: str = "") -> str:
     return f"{type(error).__name__}{where}: {_shortened(text)}"
 
 
-def last_words(log: str) -> str:
-    """What a process that died without an exception wrote: the compiler's own message, else its last line."""
-    return _from_log(log) or _shortened(_last_line(log).strip()) or "it wrote nothing"
-
-
-def _from_log(log: str) -> str:
+def said_by_compiler(log: str) -> str:
+    """The compiler's own message in what a process wrote, "" where there is none."""
     for pattern in _SAID:
         match = re.search(pattern, log)
         if match:

@@ -1,34 +1,28 @@
-"""Compile everything a tree declares: compiling processes per architecture, each watched for time and memory."""
+"""Compile everything a tree declares: processes per architecture, each watched for time and memory."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
-import json
 import os
 import queue
-import select
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import lifetime
-from benchmarks.isa.compile import environment, target
+from benchmarks.coordinator.ranks import Failed, Failure, StepFailed, WorkerPool
+from benchmarks.isa.compile import environment, said_by_compiler, target
 from benchmarks.reach import CheckoutCode
 from benchmarks.shapes import Json, JsonObject
+from benchmarks.trial_file import Status
 
-HARNESS = Path(__file__).resolve().parents[2]
-MODULE = "benchmarks.isa.worker"
 MOST_PROCESSES = 4
-"""Processes per architecture on a large machine: each imports torch and Triton again (about 2 s and 0.5 GB)."""
+"""Processes per architecture on a large machine: each imports the operators, and takes some 0.5 GB."""
 
 MOST_FOR_POINTS = 32
 """The same for the points of a sweep, of which there can be a thousand: a point takes 0.85 s of CPU, two thirds of it
@@ -38,8 +32,6 @@ UNITS_PER_PROCESS = 8
 """Compilations for which one more process is worth its start."""
 
 LIST_LIMIT_S = 120.0
-_POLL_S = 0.05
-_TAIL = 4000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,123 +73,36 @@ class CompileSetting:
     processes: int | None = None
 
 
-class Ended(Exception):
-    """A compiling process is gone: the text says why, as a sentence about the compilation it was doing."""
-
-
-class CompileProcess:
-    """A process that compiles, or executes what it compiles; arguments: its module of ours, then what that takes."""
-
-    what = "compiling"
-
-    def __init__(self, arguments: Sequence[str], setting: CompileSetting, code: CheckoutCode, scratch: Path) -> None:
-        self._code = code
-        self._log = tempfile.NamedTemporaryFile(dir=scratch, suffix=".log")  # noqa: SIM115 - closed in kill()
-        self._buffer = b""
-        variables = dict(setting.variables or {}) or _clean(scratch / f"triton-{id(self)}")
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
-        command = [sys.executable, "-P", str(HARNESS / "benchmarks" / "naming.py"), *arguments, self._log.name]
-        own = {"cwd": HARNESS, "env": lifetime.told(variables), "start_new_session": True}
-        self._process = subprocess.Popen(command, **own, **pipes)
-
-    def ask(self, request: Json, limits: Limits) -> JsonObject:
-        """The answer to a request; Ended if the process died or was killed for time or memory."""
-        line = json.dumps({**request, "tops": self._code.tops}) + "\n"
-        try:
-            self._process.stdin.write(line.encode())  # type: ignore[union-attr]
-            self._process.stdin.flush()  # type: ignore[union-attr]
-        except BrokenPipeError:
-            raise Ended(self._epitaph()) from None
-        deadline = time.monotonic() + limits.seconds
-        while b"\n" not in self._buffer:
-            if time.monotonic() > deadline:
-                self.kill()
-                raise Ended(f"it took longer than {limits.seconds:g} s and was stopped")
-            if resident_mb(self._process.pid) > limits.memory_mb:
-                self.kill()
-                raise Ended(f"it took more than {limits.memory_mb} MB of memory and was stopped")
-            self._receive()
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        answer = dict(json.loads(line))
-        if fault := self._code.ran("", **answer.pop("ran")).fault:
-            raise Ended(fault)
-        return answer
-
-    def _receive(self) -> None:
-        stdout = self._process.stdout.fileno()  # type: ignore[union-attr]
-        if select.select([stdout], [], [], _POLL_S)[0]:
-            received = os.read(stdout, 1 << 16)
-            if not received:
-                raise Ended(self._epitaph())
-            self._buffer += received
-
-    def _epitaph(self) -> str:
-        from benchmarks.isa.compile import last_words
-
-        code = self._process.wait()
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        tail = Path(self._log.name).read_text(errors="replace")[-_TAIL:]
-        return f"the {self.what} process died ({how}): {last_words(tail)}"
-
-    def kill(self) -> None:
-        """End the process with everything it started; no harm if it has ended."""
-        if self._log.closed:
-            return
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-        finally:
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe:
-                    pipe.close()
-            self._log.close()
-
-
-def _clean(cache: Path) -> dict[str, str]:
-    """An environment that changes no code, with a cache of Triton that is thrown away."""
-    return environment(os.environ) | {"TRITON_CACHE_DIR": str(cache)}
-
-
-def resident_mb(pid: int) -> float:
-    """Resident memory of a process and all its descendants, in MB; 0 where /proc does not say."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except (OSError, IndexError):
-        return 0.0
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6 + sum(resident_mb(int(child)) for child in children)
+SERVES = "benchmarks.isa.worker"
 
 
 class Farm(contextlib.ExitStack):
-    """Watched processes that have listed the same tree, and answer requests; all are killed on leaving the context.
+    """Processes that have listed the same tree, and answer requests; all are killed on leaving the context.
 
-    start: starts one.  choice: of the request by which it lists.  listing: what the first one answered.  failure: why
-    another one could not list it, after which nothing more is asked.
+    serves: module of ours whose class Served answers in them.  start: starts one.  tree: what it may run of.  listing:
+    what the first one answered.  failure: why another one could not list it, after which nothing more is asked.
     """
 
-    def __init__(self, start: Callable[[], CompileProcess], choice: Json, limits: Limits) -> None:
+    def __init__(
+        self, serves: str, start: Callable[[], WorkerPool], tree: CheckoutCode, asked: Json, limit_s: float
+    ) -> None:
         super().__init__()
-        self._start, self._choice, self._limits = start, dict(choice), limits
+        self._serves, self._start, self._tree, self._asked, self._limit_s = serves, start, tree, asked, limit_s
         self.listing: JsonObject = {}
         self.failure = ""
 
-    def ready(self) -> CompileProcess:
-        """A process that has listed the tree; Ended if it cannot."""
+    def ready(self) -> WorkerPool:
+        """A process that has listed the tree.  Raises Failed."""
         process = self._start()
         self.callback(process.kill)
-        listing = process.ask({"op": "list", **self._choice}, Limits(LIST_LIMIT_S, self._limits.memory_mb))
-        if not listing.pop("ok"):
-            raise Ended(listing["why"])
+        listing = self._answer(process, LIST_LIMIT_S, "listing", **self._asked)
         if self.listing and listing != self.listing:
-            raise Ended("two processes listed something else; declarations must not depend on chance")
+            why = "two processes listed something else; declarations must not depend on chance"
+            raise Failed(Failure(Status.ERROR, why))
         self.listing = listing
         return process
 
-    def answers(
-        self, first: CompileProcess, requests: Mapping[int, Json], count: int
-    ) -> Iterator[tuple[int, JsonObject]]:
+    def answers(self, first: WorkerPool, requests: Mapping[int, Json], count: int) -> Iterator[tuple[int, JsonObject]]:
         """(number, answer) of each request as it is done, begun in this order, by `first` and others up to `count`.
 
         A process that ended is replaced; the answer is then {"ok": False, "why": ..., "ended": True}.
@@ -213,7 +118,7 @@ class Farm(contextlib.ExitStack):
         finally:
             left.clear()
 
-    def _work(self, process: CompileProcess | None, left: deque[int], requests: Any, done: Any) -> None:
+    def _work(self, process: WorkerPool | None, left: deque[int], requests: Any, done: Any) -> None:
         while left:
             try:
                 number = left.popleft()
@@ -221,21 +126,36 @@ class Farm(contextlib.ExitStack):
                 return
             try:
                 process = process or self._replaced()
-                answer = process.ask(requests[number], self._limits)
-            except Ended as end:
+                answer = {"ok": True, **self._answer(process, self._limit_s, "answer", **requests[number])}
+            except StepFailed as error:
+                answer = {"ok": False, "why": error.failure.why}
+            except Failed as error:
                 if process:
                     process.kill()
-                process, answer = None, {"ok": False, "why": str(end), "ended": True}
+                process, answer = None, {"ok": False, "why": reason_of(error.failure), "ended": True}
             done.put((number, answer))
 
-    def _replaced(self) -> CompileProcess:
+    def _answer(self, process: WorkerPool, limit_s: float, what: str, **asked: Any) -> JsonObject:
+        """What a process answers; Failed, too, if it ran for that what is not of the tree."""
+        [answer] = process.ask(process.label, limit_s, "serve", by=self._serves, what=what, asked=asked)
+        [ran] = process.ask(process.label, limit_s, "ran", tops=self._tree.tops)
+        if fault := self._tree.ran("", **ran).fault:
+            raise Failed(Failure(Status.ERROR, fault))
+        return dict(answer)
+
+    def _replaced(self) -> WorkerPool:
         if self.failure:
-            raise Ended(self.failure)
+            raise Failed(Failure(Status.ERROR, self.failure))
         try:
             return self.ready()
-        except Ended as end:
-            self.failure = str(end)
+        except Failed as error:
+            self.failure = reason_of(error.failure)
             raise
+
+
+def reason_of(failure: Failure) -> str:
+    """Why a process failed, with what a compiler said before it."""
+    return "; ".join(filter(None, (failure.why, said_by_compiler(failure.detail))))
 
 
 class CompilePool:
@@ -248,26 +168,31 @@ class CompilePool:
 
         target(arch)
         self.arch, self.setting, self._scratch, self._tell = arch, setting, scratch, tell
-        self._choice = dataclasses.asdict(choice)
-        self._code = CheckoutCode(setting.tree)
-        self._compute_units = setting.compute_units or assumed_units(arch)
+        self._asked = {
+            "arch": arch,
+            "cache": str(setting.cache.resolve()),
+            "compute_units": setting.compute_units or assumed_units(arch),
+            "choose": dataclasses.asdict(choice),
+        }
         self.listing: JsonObject | None = None
         self.failure = ""
         self.records: dict[int, JsonObject] = {}
 
     def run(self, slots: int) -> None:
         """List, then compile until nothing is left, by as many processes as there is enough to do for."""
-        with Farm(self._process, {"choose": self._choice}, self.setting.limits) as farm:
+        limits = self.setting.limits
+        with Farm(SERVES, self._process, CheckoutCode(self.setting.tree), self._asked, limits.seconds) as farm:
             try:
                 first = farm.ready()
-            except Ended as end:
-                self.failure = self._not_listed(end)
+            except Failed as error:
+                self.failure = self._not_listed(reason_of(error.failure))
                 return
             self.listing, units = farm.listing, farm.listing["units"]
             known = {index: unit for index, unit in enumerate(units) if "status" in unit}
             self.records |= {index: {"status": unit["status"], "why": unit["why"]} for index, unit in known.items()}
-            compiling = {"op": "compile", "launch_cache": self.setting.variables is not None}
-            requests = {index: {**compiling, "index": index} for index in range(len(units)) if index not in known}
+            launch_cache = self.setting.variables is not None
+            left = [index for index in range(len(units)) if index not in known]
+            requests = {index: {"index": index, "launch_cache": launch_cache} for index in left}
             for index, answer in farm.answers(first, requests, min(slots, max(1, len(units) // UNITS_PER_PROCESS))):
                 if answer.get("ended") and farm.failure:
                     self.failure = self._not_listed(farm.failure)
@@ -275,12 +200,14 @@ class CompilePool:
                 self.records[index] = answer if answer.pop("ok") else {"status": "failed", "why": answer["why"]}
                 self._tell(arch=self.arch, done=len(self.records), total=len(units))
 
-    def _process(self) -> CompileProcess:
-        folders = (str(self.setting.tree.resolve()), str(self.setting.cache.resolve()))
-        arguments = (MODULE, self.arch, *folders, str(self._compute_units))
-        return CompileProcess(arguments, self.setting, self._code, self._scratch)
+    def _process(self) -> WorkerPool:
+        own_cache = {"TRITON_CACHE_DIR": str(self._scratch / f"triton-{self.arch}")}
+        inherited = self.setting.variables or environment(os.environ) | own_cache
+        how = (self.setting.tree.resolve(), 1, self._scratch)
+        memory_mb = self.setting.limits.memory_mb
+        return WorkerPool("compiling", sys.executable, *how, inherited=inherited, most_mb=memory_mb)
 
-    def _not_listed(self, why: object) -> str:
+    def _not_listed(self, why: str) -> str:
         return f"the kernels could not be listed for {self.arch}: {why}"
 
 

@@ -1,26 +1,16 @@
-"""The compiling process: lists and compiles the units of one source tree for one architecture.
-
-Requests and answers are JSON lines on stdin and stdout.  Plain names are those of the tree under test; the harness goes
-by another name here (benchmarks.naming, which starts this).
-"""
+"""What a measuring process does that compiles: lists and compiles the units of one source tree for one architecture."""
 
 from __future__ import annotations
 
 import fnmatch
 import inspect
-import json
 import os
-import resource
-import signal
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import naming
-from ..lifetime import end_with_starter
-from ..naming import RanFiles
 from ..shapes import Json, JsonObject
 from .compile import ARCHES, Cache, Compiler, first_cause
 
@@ -135,60 +125,33 @@ def _passed(value: Any) -> Any:
 
 
 class Log:
-    """What this process wrote to stderr (a file that the parent gave it) since it was last asked."""
+    """What this process wrote to stderr, which is a file (coordinator.ranks), since it was last asked."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self) -> None:
         self._read = 0
 
     def __call__(self) -> str:
         """The new text."""
         sys.stderr.flush()
-        with open(self._path, errors="replace") as file:
-            file.seek(self._read)
-            text = file.read()
-            self._read = file.tell()
-        return text
+        new = os.pread(2, os.fstat(2).st_size - self._read, self._read)
+        self._read += len(new)
+        return new.decode(errors="replace")
 
 
-def serve(tree: Path, made: Path, begin: Callable[[], Callable[[Any], JsonObject]]) -> None:
-    """Answer requests on stdin until it closes, with `ok` and `ran` beside each answer: what was run for it.
+class Served:
+    """What a process that compiles answers (requests.Service.do_serve)."""
 
-    made: the folder in which the process keeps what it makes.  begin: once the tree can be imported, what answers.
-    """
-    end_with_starter(signal.SIGKILL)
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what foreign code prints must not mix with the answers
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    naming.open_to(tree)
-    ran, answered = RanFiles(tree, made), begin()
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            answer = {"ok": True} | answered(request)
-        except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
-            answer = {"ok": False, "why": first_cause(error), "detail": traceback.format_exc()}
-        answer["ran"] = ran.new(request["tops"])
-        answers.write(json.dumps(answer, default=str) + "\n")
-        answers.flush()
+    def __init__(self, tree: Path) -> None:
+        self._tree, self._written = tree, Log()
 
+    def listing(self, arch: str, cache: str, compute_units: int, choose: JsonObject) -> JsonObject:
+        """The version of Triton, and the units; see Units.gather."""
+        self._compiler, self._units = Compiler(arch, Cache(Path(cache))), Units(arch, self._tree, compute_units)
+        return {"triton": self._compiler.version} | self._units.gather(choose)
 
-def main() -> None:
-    """Entry: ARCH TREE CACHE COMPUTE_UNITS LOG."""
-    arch, tree, cache, compute_units, log = sys.argv[1:]
-
-    def begin() -> Callable[[Any], JsonObject]:
-        compiler, units = Compiler(arch, Cache(Path(cache))), Units(arch, Path(tree), int(compute_units))
-        written = Log(log)
-
-        def answered(request: Json) -> JsonObject:
-            if request["op"] == "list":
-                return {"triton": compiler.version} | units.gather(request["choose"])
-            return compiler.record(units.declared[request["index"]], written, request["launch_cache"])
-
-        return answered
-
-    serve(Path(tree), Path(cache), begin)
+    def answer(self, index: int, launch_cache: bool) -> JsonObject:
+        """The record of a unit; see Compiler.record."""
+        return self._compiler.record(self._units.declared[index], self._written, launch_cache)
 
 
 # With the device untouched: what arms of a trial launch, compiled into the cache that launches look in.

@@ -76,6 +76,7 @@ class Service:
         self._guards: Any = None
         self._known_pair: Any = None
         self._filler: Any = None
+        self._served: Any = None
 
     def perform(self, op: str, fields: Json) -> Any:
         """Do what a request asks for; returns its result.
@@ -138,6 +139,12 @@ class Service:
         return found
 
     # ---- compiling, with the device untouched --------------------------------------------------------------------
+
+    def do_serve(self, by: str, what: str, asked: JsonObject) -> JsonObject:
+        """What the class Served of a module of ours answers; there is one for the life of the process."""
+        self._served = self._served or our(by).Served(self._checkout)
+        found: JsonObject = getattr(self._served, what)(**asked)
+        return found
 
     def do_launches(
         self, module: str, kernel: str, asked: Sequence[Any], renamed: Mapping[str, str], **device: Any

@@ -6,10 +6,12 @@ import json
 
 import pytest
 
+from benchmarks.coordinator.ranks import Failure, PoolDied
 from benchmarks.emulation import executed, installed, pool
 from benchmarks.emulation.cases import cut
 from benchmarks.isa import __main__ as program
 from benchmarks.isa.pool import Choice, CompileSetting
+from benchmarks.trial_file import Status
 from kernels.gemm import gemm
 from kernels.grouped_gemm import grouped_gemm_forward
 from tests.kit import ROOT
@@ -49,35 +51,31 @@ def asked(monkeypatch):
     about = {"kernel": "gemm", "backend": "triton", "arch": "gfx942", "declared_tier": "pr"}
 
     class Executing:
-        listed = False
+        label = "executing"
 
-        def __init__(self, *given):
+        def __init__(self, *given, **named):
             pass
 
-        def ask(self, request, limits):
-            requests.append(request["op"] if request["op"] == "list" else request["asked"])
-            if request["op"] == "list":
+        def ask(self, step, limit_s, op, what="", asked=None, **fields):
+            return [{"files": [], "foreign": []} if op == "ran" else self.served(what, asked)]
+
+        def served(self, what, asked):
+            requests.append(what if what == "listing" else asked["index"])
+            if what == "listing":
                 kernels = {"gemm": {"module": "kernels.gemm", "baselines": []}}
                 cases = [about | one for one in LISTED]
                 others = [about | {"declared": "large", "why": "it is too large"}]
-                return {
-                    "ok": True,
-                    "cases": cases,
-                    "not_counted": others,
-                    "kernels": kernels,
-                    "broken": [],
-                    "environment": {},
-                }
-            status = outcome.get(LISTED[request["asked"]]["case"], "ok")
+                return {"cases": cases, "not_counted": others, "kernels": kernels, "broken": [], "environment": {}}
+            status = outcome.get(LISTED[asked["index"]]["case"], "ok")
             if status == "crash":
-                raise pool.Ended("the executing process died")
+                raise PoolDied(Failure(Status.CRASH, "the process died"))
             told = {"counts": {}, "bounds": {"memory": None, "compute": {"percent": 9.0, "unit": "LDS"}}}
-            return {"ok": True, "status": status, "why": status, **(told if status == "ok" else {})}
+            return {"status": status, "why": status, **(told if status == "ok" else {})}
 
         def kill(self):
             pass
 
-    monkeypatch.setattr(pool, "ExecutingProcess", Executing)
+    monkeypatch.setattr(pool, "WorkerPool", Executing)
     monkeypatch.setattr(pool, "PROCESSES", 1)
     return requests, outcome
 
@@ -91,11 +89,11 @@ def test_cases_of_one_launch_are_executed_once(tmp_path, asked):
         ("m2", ["d"], "ok", None),
         ("", ["large"], "unsupported", None),
     ]
-    assert requests == ["list", 2, 0], "the largest begins first"
+    assert requests == ["listing", 2, 0], "the largest begins first"
     assert executed.executed(["gfx942"], Choice(), CompileSetting(ROOT, tmp_path)) == found
-    assert requests == ["list", 2, 0, "list"], "of a tree that has not changed nothing is executed"
+    assert requests == ["listing", 2, 0, "listing"], "of a tree that has not changed nothing is executed"
     executed.executed(["gfx942"], Choice(cases=("c",)), CompileSetting(ROOT, tmp_path))
-    assert requests == ["list", 2, 0, "list", "list"], "of another choice nothing is executed twice"
+    assert requests == ["listing", 2, 0, "listing", "listing"], "of another choice nothing is executed twice"
 
 
 def test_a_process_that_died_is_told_and_replaced(tmp_path, asked):
@@ -104,11 +102,11 @@ def test_a_process_that_died_is_told_and_replaced(tmp_path, asked):
     found = executed.executed(["gfx942"], Choice(), CompileSetting(ROOT, tmp_path))
     assert [(one["at"], one["status"], one.get("why")) for one in found] == [
         ("m1", "ok", None),
-        ("m2", "unsupported", "the executing process died"),
-        ("m2", "unsupported", "the executing process died"),
+        ("m2", "unsupported", "the process died"),
+        ("m2", "unsupported", "the process died"),
         ("", "unsupported", "it is too large"),
     ]
-    assert requests == ["list", 2, "list", 0]
+    assert requests == ["listing", 2, "listing", 0]
 
 
 def test_what_is_wrong_has_no_counts_and_is_tried_again(tmp_path, asked):
@@ -122,7 +120,7 @@ def test_what_is_wrong_has_no_counts_and_is_tried_again(tmp_path, asked):
             ("failed", "wrong: wrong"),
             ("unsupported", "it is too large"),
         ]
-    assert requests == ["list", 2, 0, "list", 2]
+    assert requests == ["listing", 2, 0, "listing", 2]
 
 
 @pytest.mark.nightly

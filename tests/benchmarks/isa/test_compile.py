@@ -61,8 +61,8 @@ def test_the_sound_kernel_goes_on_and_equal_compilations_are_merged(result):
 @pytest.mark.parametrize(
     ("kernel", "why"),
     [
-        ("hangs", "it took longer than 15 s and was stopped"),
-        ("eats", "it took more than 1500 MB of memory and was stopped"),
+        ("hangs", "the process gave no answer within 15 s in step: compiling; killed"),
+        ("eats", "the process was killed: it took more than 1500 MB of memory in step: compiling"),
     ],
 )
 def test_limits_are_said_in_words(result, kernel, why):
@@ -76,7 +76,7 @@ def test_a_function_whose_digest_cannot_be_made_fails_every_time(result):
 
 
 def test_a_crash_of_the_compiler_is_a_result(result):
-    assert entry(result, "dies")["why"].startswith("the compiling process died (signal SIGABRT)")
+    assert entry(result, "dies")["why"].startswith("the process was killed by SIGABRT in step: compiling")
 
 
 def test_the_first_cause_names_the_line_of_the_kernel(result):
@@ -157,7 +157,7 @@ def test_a_package_that_ends_the_process_is_a_failure_of_the_listing(tmp_path):
         {
             "arch": "gfx942",
             "why": (
-                "the kernels could not be listed for gfx942: the compiling process died (exit code 7): it wrote nothing"
+                "the kernels could not be listed for gfx942: the process ended with exit code 7 in step: compiling"
             ),
         }
     ]
