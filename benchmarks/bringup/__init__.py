@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any
 
 from benchmarks.shapes import JsonObject
 
-STEPS = {
-    "heap": "symmetric heap: peer access, allocate, write to each peer",
-    "fences": "1 million messages per pair of GPUs",
-    "rccl": "RCCL or NCCL: an all-gather",
-    "backend": "every baseline and backend, one case",
-}
-"""What each step tries; all but `backend` are functions of benchmarks.bringup.probes, one process per GPU."""
+STEPS = ("heap", "fences", "rccl", "backend")
+"""heap: peer access, allocate, write to each peer; fences: 1 million messages per pair of GPUs; rccl: an all-gather of
+RCCL or NCCL; backend: every baseline and backend in one case.  All but `backend` are functions of
+benchmarks.bringup.probes, one process per GPU."""
 
 
 class RowStatus(enum.StrEnum):
@@ -29,24 +25,18 @@ class RowStatus(enum.StrEnum):
     NOT_HERE = "not here"
 
 
-TEXT_CHARACTERS, DETAIL_CHARACTERS = 600, 1500
-"""How much of a sentence, and of a traceback or log, is kept."""
-
 Row = JsonObject
-"""A line of the report: name, status, text, next_step ("" for none), detail, and further facts."""
+"""A line of the report: name, status, text, next_step and detail ("" for none)."""
 
 
-def row(name: str, status: RowStatus, text: str, next_step: str = "", detail: str = "", **facts: Any) -> Row:
-    """A row of bounded size.  facts: JSON values for machines."""
-    texts = {"text": text[:TEXT_CHARACTERS], "next_step": next_step[:TEXT_CHARACTERS]}
-    return {"name": name, "status": str(status), **texts, "detail": detail[-DETAIL_CHARACTERS:], **facts}
+def row(name: str, status: RowStatus, text: str, next_step: str = "", detail: str = "") -> Row:
+    """A row."""
+    return {"name": name, "status": str(status), "text": text, "next_step": next_step, "detail": detail}
 
 
-def verdict_row(name: str, text: str, problem: str, next_step: str, **facts: Any) -> Row:
+def verdict_row(name: str, text: str, problem: str, next_step: str) -> Row:
     """A row that fails with a problem, and passes without."""
-    if problem:
-        return row(name, RowStatus.FAIL, f"{text}: {problem}", next_step, **facts)
-    return row(name, RowStatus.PASS, text, **facts)
+    return row(name, RowStatus.FAIL, f"{text}: {problem}", next_step) if problem else row(name, RowStatus.PASS, text)
 
 
 @dataclasses.dataclass(frozen=True)

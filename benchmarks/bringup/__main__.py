@@ -40,7 +40,7 @@ from benchmarks.shapes import Json, JsonObject, one_of
 from benchmarks.trial_file import FAILED, Status
 
 REPORT = Path(".ridgeline/bringup.json")
-FORMAT, VERSION = "ridgeline-bringup", 2
+FORMAT, VERSION = "ridgeline-bringup", 3
 
 PROBE_S, DEADLINE_S = 180.0, 120.0
 """Importing torch and asking for the devices: a minute from a cold network disk.  A step of the ranks, or of one arm: a
@@ -77,7 +77,6 @@ def _bring_up(arguments: TriedSteps) -> int:
     begin = time.monotonic()
     trial_file.check_writable(arguments.out)
     progress = CaseCounter(len(steps), program.reporter(arguments.progress))
-    finished: list[str] = []
     checkout = Checkout("head", arguments.tree.resolve())
     with Bringup(checkout, lambda event: progress.start(f"backend: {event['what']}")) as bringup:
         progress.start("looking at torch and the devices")
@@ -86,26 +85,21 @@ def _bring_up(arguments: TriedSteps) -> int:
             for step in steps:
                 progress.start(step)
                 results += bringup.run(step)
-                finished.append(step)
                 progress.done += 1
         finally:  # an interrupted bring-up has a report too, which says so
-            machine = {name: fact for name, fact in limits.fingerprint(bringup.devices).items() if name != "name"}
-            counts = Counter(row["status"] for result in results for row in result["rows"])
             report = {
                 "format": FORMAT,
                 "version": VERSION,
                 "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
                 "seconds": round(time.monotonic() - begin, 1),
-                "counts": {str(status): counts[status] for status in RowStatus},
-                "machine": machine,
+                "machine": limits.fingerprint(bringup.devices),
                 "environment": dict(bringup.environment),
                 "steps": results,
-                "complete": finished == list(steps),
-                "not_run": [step for step in STEPS if step not in finished],
+                "not_run": [step for step in STEPS if step not in steps[: progress.done]],
             }
             arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     progress.finish()
-    return program.FAULTS if counts[RowStatus.FAIL] else program.MEASURED
+    return program.FAULTS if any(result["status"] == RowStatus.FAIL for result in results) else program.MEASURED
 
 
 def result_of(name: str, begin: float, rows: list[Row]) -> StepResult:

@@ -88,8 +88,9 @@ def _heap_rows(place: RankPlace) -> Iterator[Row]:
         return
     with heap:
         took_s = max(gathered(time.monotonic() - begin))
-        homes = heap.facts.get("homes", {})
-        unusable = "".join(f"; {name}: {facts['why']}" for name, facts in homes.items() if facts["why"])
+        unusable = "".join(
+            f"; {name}: {facts['why']}" for name, facts in heap.facts.get("homes", {}).items() if facts["why"]
+        )
         where = f"{2 * size >> 20} MiB on each of {place.world} ranks, mapped by all"
         yield row("allocate", RowStatus.PASS, f"{where} in {took_s:.1f} s; home: {heap.facts['home']}{unusable}")
         try:
@@ -125,7 +126,7 @@ def rates_row(rates: Sequence[Sequence[float]], least_share: float = LINK_SHARE)
     problem = f"much slower: {', '.join(slow[:6])}" if slow else ""
     next_step = "check this link: `amd-smi xgmi`, `nvidia-smi nvlink -s`"
     text = f"each rank to each peer, checked: {median:.3g} GB/s ({spread})"
-    return verdict_row("write", text, problem, next_step, gbs=links)
+    return verdict_row("write", text, problem, next_step)
 
 
 ORDER_HINT = (

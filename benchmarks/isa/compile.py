@@ -390,7 +390,7 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
 # The first cause of a failed compilation in one sentence.
 
 
-_SAID = (r"LLVM ERROR: (.+)", r"(?:^|\s)error: (.+)", r"Assertion [`'](.+)' failed", r"ptxas fatal\s*: (.+)")
+_SAID = (r"LLVM ERROR: (.+)", r"(?:^|(?<!Python)\s)error: (.+)", r"Assertion [`'](.+)' failed", r"ptxas fatal\s*: (.+)")
 """How messages of LLVM, MLIR, assertions and ptxas begin, the most specific first."""
 
 

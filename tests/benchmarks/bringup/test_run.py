@@ -194,7 +194,6 @@ def test_an_interrupted_bring_up_has_a_report_of_what_is_finished(dying, tmp_pat
     whole = json.loads((tmp_path / "report.json").read_text())
     assert [step["step"] for step in whole["steps"]] == ["devices"]
     assert "rccl" in whole["not_run"]
-    assert not whole["complete"]
 
 
 # ---- the report --------------------------------------------------------------------------------------------------
@@ -204,9 +203,8 @@ def test_an_interrupted_bring_up_has_a_report_of_what_is_finished(dying, tmp_pat
 def test_a_step_that_fails_is_exit_code_1(dying, tmp_path):
     dying("os._exit(7)")
     code, whole = bring_up(tmp_path, "--only", "rccl")
-    assert (code, whole["counts"]["fail"], whole["counts"]["pass"]) == (1, 1, 1)
-    assert "heap" in whole["not_run"]
-    assert whole["complete"]
+    assert (code, [step["status"] for step in whole["steps"]]) == (1, ["pass", "fail"])
+    assert whole["not_run"] == ["heap", "fences", "backend"]
 
 
 # Which cases the backends are tried in, and what is said of them.
