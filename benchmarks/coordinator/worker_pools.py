@@ -40,6 +40,8 @@ theirs beside them."""
 
 COMPILED_LOOK_S = 0.25
 
+FILLER = "benchmarks.isa.worker.Filler"
+
 FILL_S = 180.0
 """How long a process may take to compile what one arm launches; the longest of ours takes 7 s (2026-11)."""
 
@@ -140,7 +142,8 @@ class CompiledAhead:
             process = self._idle[role].pop() if self._idle[role] else None
         process = process or self._start(role, self._stop)
         try:
-            [answer] = process.ask(f"compiling ahead ({op})", FILL_S, op, **fields, **self._about[role])
+            own = {"by": FILLER, "what": op, "asked": {**fields, **self._about[role]}}
+            [answer] = process.ask(f"compiling ahead ({op})", FILL_S, "serve", **own)
         except Failed:
             return ()
         finally:
@@ -268,7 +271,7 @@ class WorkerPools:
         """Wait until what a case launches is compiled, as far as it is compiled ahead."""
         s = self.setting
         if s.ahead:
-            s.ledger.sent(self, "fill", {})
+            s.ledger.sent(self, "serve", {})
             try:
                 s.ahead.wait(s.kernel, case, self.quiet)
             finally:

@@ -26,20 +26,20 @@ PROCESSES = 2
 LIMITS = Limits(300.0, 6000)
 """Of one case and a process."""
 
-SERVES = "benchmarks.emulation.worker"
+SERVES = "benchmarks.emulation.worker.SmallCases"
 
 ENDED = "ended"
 """In an arm whose process ended before it: another try may be executed."""
 
 Done = tuple[JsonObject, JsonObject]
-"""A case as it is listed (worker.Served), and its arm."""
+"""A case as it is listed (worker.SmallCases), and its arm."""
 
 
 class Pool(contextlib.ExitStack):
     """The processes, and what they listed; to be used as a context.  Others than the first begin when there is
     something left to execute.
 
-    asked: what worker.Served.listing takes.  Raises CheckoutError if nothing can be listed.
+    asked: what worker.SmallCases.listing takes.  Raises CheckoutError if nothing can be listed.
     """
 
     def __init__(self, checkout: Checkout, asked: Mapping[str, Any], limits: Limits = LIMITS) -> None:

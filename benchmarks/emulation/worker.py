@@ -36,8 +36,8 @@ LIMITS = {"memory": ("memory",), "compute": ("MFMA issue", "LDS")}
 """What a case can be bound by, and the units that are then asked how long they are busy at least."""
 
 
-class Served:
-    """What a process that executes answers (requests.Service.do_serve): the small cases of a tree, in a fixed order."""
+class SmallCases:
+    """The small cases of a tree, in a fixed order."""
 
     def __init__(self, tree: Path) -> None:
         self._tree = tree

@@ -21,7 +21,7 @@ from benchmarks.isa.compile import ARCHES, target
 from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
 from benchmarks.plan import UsageError, tiers_of
 from benchmarks.points import Point, PointsFile
-from benchmarks.shapes import Json, JsonObject, digest_of, some_of, text_digest
+from benchmarks.shapes import Json, JsonObject, digest_of, some_of
 from kernels.hardware import DEVICES, lds_limit, resident_waves
 
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
@@ -330,21 +330,17 @@ def document_of_points(file: PointsFile, points: Sequence[Point], run: CompilePo
     """What came out, as JSON: one entry for each point, in their order.
 
     status, why: the worst of its compilations.  equal: points with the same text launch the same code in the same way;
-    null where this is not known.  will_not_load: why it cannot be launched, or null.  metrics: of the compilation with
-    the most scratch memory and registers.
+    null where this is not known.  will_not_load: why it cannot be launched, or null.
     """
-    listing = run.listing or {"triton": None, "broken": [], "units": []}
+    listing = run.listing or {"broken": [], "units": []}
     by_point: dict[int, list[JsonObject]] = {}
     for index, unit in enumerate(listing["units"]):
         record = run.records.get(index, {"status": "failed", "why": run.failure or "it was not compiled"})
-        compilation = {"label": unit["label"], **unit.get("launch", {}), **came_to(record, run.arch)}
-        by_point.setdefault(unit["point"], []).append(compilation)
+        by_point.setdefault(unit["point"], []).append({**unit.get("launch", {}), **came_to(record, run.arch)})
     missing = {"status": "failed", "why": run.failure or f"no kernel {file.operator!r}; a broken module may hide it"}
-    about = {"format": "ridgeline-isa-points", "version": 1, "sweep": file.sweep, "operator": file.operator}
     return {
-        **about,
-        "arch": run.arch,
-        "triton": listing["triton"],
+        "format": "ridgeline-isa-points",
+        "version": 2,
         "points": [_point_entry(point, by_point.get(index, [missing])) for index, point in enumerate(points)],
         "broken": listing["broken"],
         "failure": run.failure,
@@ -353,23 +349,11 @@ def document_of_points(file: PointsFile, points: Sequence[Point], run: CompilePo
 
 def _point_entry(point: Point, compilations: Sequence[Json]) -> JsonObject:
     worst = min(compilations, key=lambda one: WORST_FIRST.index(one["status"]))
-    about = {"case": point.case, "id": point.id, **point.as_json(), "status": worst["status"]}
+    about = {"case": point.case, **point.as_json(), "status": worst["status"]}
     if worst["status"] != "ok":
-        return about | {"why": worst["why"], "compilations": list(compilations)}
-    grids = [one["grid"] for one in compilations]
-    return about | {
-        "hash": joint([one["hash"] for one in compilations]),
-        "grid": grids[0] if len(grids) == 1 else grids,
-        "equal": equality(compilations),
-        "will_not_load": next((one["will_not_load"] for one in compilations if one["will_not_load"]), None),
-        "metrics": max((one["metrics"] for one in compilations), key=_weight),
-        "compilations": list(compilations),
-    }
-
-
-def joint(hashes: Sequence[str]) -> str:
-    """One hash for all compilations of a point, in order."""
-    return hashes[0] if len(hashes) == 1 else text_digest("".join(hashes))
+        return about | {"why": worst["why"]}
+    unloadable = next((one["will_not_load"] for one in compilations if one["will_not_load"]), None)
+    return about | {"equal": equality(compilations), "will_not_load": unloadable}
 
 
 def equality(compilations: Sequence[Json]) -> str | None:
@@ -378,10 +362,6 @@ def equality(compilations: Sequence[Json]) -> str | None:
         return None
     told = [[one["hash"], one["scalars"], one["grid"]] for one in compilations]
     return digest_of(told)
-
-
-def _weight(metrics: Json) -> tuple[float, float]:
-    return metrics.get("scratch_bytes") or 0, metrics.get("vgpr") or metrics.get("registers") or 0
 
 
 if __name__ == "__main__":

@@ -73,13 +73,13 @@ class CompileSetting:
     processes: int | None = None
 
 
-SERVES = "benchmarks.isa.worker"
+SERVES = "benchmarks.isa.worker.UnitCompiler"
 
 
 class Farm(contextlib.ExitStack):
     """Processes that have listed the same tree, and answer requests; all are killed on leaving the context.
 
-    serves: module of ours whose class Served answers in them.  start: starts one.  tree: what it may run of.  listing:
+    serves: class of ours that answers in them.  start: starts one.  tree: what it may run of.  listing:
     what the first one answered.  failure: why another one could not list it, after which nothing more is asked.
     """
 

@@ -6,12 +6,13 @@ import fnmatch
 import inspect
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import naming
 from ..shapes import Json, JsonObject
+from ..worker.declare import named
 from .compile import ARCHES, Cache, Compiler, first_cause
 
 TAKE_KNOBS = "declare it as (case, arch, **knobs) and put them over config()"
@@ -138,8 +139,8 @@ class Log:
         return new.decode(errors="replace")
 
 
-class Served:
-    """What a process that compiles answers (requests.Service.do_serve)."""
+class UnitCompiler:
+    """Compiles the units of a tree, by their number (asked for by benchmarks.isa.pool)."""
 
     def __init__(self, tree: Path) -> None:
         self._tree, self._written = tree, Log()
@@ -162,36 +163,37 @@ NICE = 10
 
 
 class Filler:
-    """Compiles for one architecture, which a process keeps (see compile).  compute_units: CUs or SMs of the device."""
+    """Compiles what arms of an operator launch, for one architecture, which a process keeps (see compile)."""
 
-    def __init__(self, arch: str, compute_units: int, tree: Path, folder: Path) -> None:
+    def __init__(self, tree: Path) -> None:
         os.nice(NICE)
-        self._arch, self._compute_units = arch, compute_units
-        self._compiler = Compiler(arch, Cache(folder)) if arch in ARCHES else None
-        self._units = Units(arch, tree, compute_units)
+        self._tree = tree
+        self._units: Units | None = None
 
-    def launches(self, kernel: Any, asked: Sequence[Json]) -> list[JsonObject]:
+    def launches(self, asked: Sequence[Json], **about: Any) -> list[JsonObject]:
         """What is to be filled for arms {case, backend, knobs}, each once: theirs, and what their set-ups try."""
-        found: list[JsonObject] = []
-        for arm in asked if self._compiler else ():
-            for one in (dict(arm), *self._tried(kernel, arm["case"], arm["backend"])):
+        kernel, found = self._kernel(**about), list[JsonObject]()
+        for arm in asked if about["arch"] in ARCHES else ():
+            for one in (dict(arm), *self._tried(kernel, arm["case"], arm["backend"], about)):
                 if one["backend"] in kernel.compilations and one not in found:
                     found.append(one)
         return found
 
-    def fill(self, kernel: Any, case: str, backend: str, knobs: Json) -> dict[str, int]:
-        """{"filled", "failed"}: compilations of one of these that are in the cache now, and others."""
-        assert self._compiler
-        counts = {"filled": 0, "failed": 0}
-        for one in self._units.of_arm(kernel, backend, kernel.case(case), dict(knobs)):
-            done = self._compiler.fill(one, str)["status"] == "ok"
-            counts["filled" if done else "failed"] += 1
-        return counts
+    def fill(self, case: str, backend: str, knobs: Json, **about: Any) -> int:
+        """How many compilations of one of these are in the cache now."""
+        kernel, arch = self._kernel(**about), about["arch"]
+        if self._units is None:
+            self._units = Units(arch, self._tree, about["compute_units"])
+            self._compiler = Compiler(arch, Cache(Path(about["folder"])))
+        units = self._units.of_arm(kernel, backend, kernel.case(case), dict(knobs))
+        return sum(self._compiler.fill(unit, str)["status"] == "ok" for unit in units)
 
-    def _tried(self, kernel: Any, case: str, backend: str) -> Iterator[JsonObject]:
+    def _kernel(self, module: str, kernel: str, renamed: Mapping[str, str], **_: Any) -> Any:
+        return named(module, kernel, renamed)
+
+    def _tried(self, kernel: Any, case: str, backend: str, about: Json) -> Iterator[JsonObject]:
         tries = getattr(kernel.backends[backend], "tries", None)  # a declaration before 2026-12 names none
-        place = naming.contract("spec").Place(
-            world=kernel.case(case).world, device="meta", arch=self._arch, compute_units=self._compute_units
-        )
-        for name, knobs in tries(kernel.case(case).at(place), self._arch) if tries else ():
+        where = {name: about[name] for name in ("arch", "compute_units")}
+        place = naming.contract("spec").Place(world=kernel.case(case).world, device="meta", **where)
+        for name, knobs in tries(kernel.case(case).at(place), about["arch"]) if tries else ():
             yield {"case": case, "backend": name, "knobs": dict(knobs)}

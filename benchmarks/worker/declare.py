@@ -254,6 +254,17 @@ def under_current_names(kernel: Any, renamed: Mapping[str, str]) -> dict[str, st
     return cases
 
 
+def named(module: str, name: str, renamed: Mapping[str, str]) -> Any:
+    """The kernel of a module, under its current name."""
+    kind = contract("spec").Kernel
+    for value in vars(importlib.import_module(module)).values():
+        if isinstance(value, kind):
+            under_current_names(value, renamed)
+            if value.name == name:
+                return value
+    raise RuntimeError(f"module {module} declares no kernel {name!r} any more")
+
+
 def under_name(case: Any, name: str) -> Any:
     """The case under another name."""
     if case.name == name:

@@ -75,7 +75,6 @@ class Service:
         self._arms: Any = None
         self._guards: Any = None
         self._known_pair: Any = None
-        self._filler: Any = None
         self._served: Any = None
 
     def perform(self, op: str, fields: Json) -> Any:
@@ -138,35 +137,16 @@ class Service:
         found: JsonObject = our("benchmarks.worker.scripts.running").run(**asked, channel=self._channel)
         return found
 
-    # ---- compiling, with the device untouched --------------------------------------------------------------------
+    def do_serve(self, by: str, what: str, asked: JsonObject) -> Any:
+        """What a class of ours answers in its method `what`; there is one of it, for the life of the process.
 
-    def do_serve(self, by: str, what: str, asked: JsonObject) -> JsonObject:
-        """What the class Served of a module of ours answers; there is one for the life of the process."""
-        self._served = self._served or our(by).Served(self._checkout)
-        found: JsonObject = getattr(self._served, what)(**asked)
-        return found
-
-    def do_launches(
-        self, module: str, kernel: str, asked: Sequence[Any], renamed: Mapping[str, str], **device: Any
-    ) -> list[JsonObject]:
-        """What has to be compiled for arms of a kernel; see benchmarks/isa/worker.py."""
-        return list(self._filling(**device).launches(self._declared(module, kernel, renamed), asked))
-
-    def do_fill(
-        self, module: str, kernel: str, case: str, backend: str, knobs: Any, renamed: Mapping[str, str], **device: Any
-    ) -> dict[str, int]:
-        """Compile one of these into Triton's cache."""
-        return dict(self._filling(**device).fill(self._declared(module, kernel, renamed), case, backend, knobs))
-
-    def _filling(self, arch: str, compute_units: int, folder: str) -> Any:
-        if self._filler is None:
+        by: its full name.  With the device untouched it compiles (benchmarks.isa.worker), without one it executes.
+        """
+        if self._served is None:
             self._refuse_other_contracts()
-            filler = our("benchmarks.isa.worker").Filler
-            self._filler = filler(arch, compute_units, self._checkout, Path(folder))
-        return self._filler
-
-    def _declared(self, module: str, kernel: str, renamed: Mapping[str, str]) -> Any:
-        return _kernel(importlib.import_module(module), kernel, contract("spec").Kernel, renamed)
+            module, _, name = by.rpartition(".")
+            self._served = getattr(our(module), name)(self._checkout)
+        return getattr(self._served, what)(**asked)
 
     # ---- getting ready -------------------------------------------------------------------------------------------
 
@@ -175,7 +155,7 @@ class Service:
         self._refuse_other_contracts()
         arms = self._bound()
         torch = arms.torch
-        from . import bound, guards
+        from . import bound, declare, guards
 
         self._numerics = arms.harness_numerics()
         bound.WATCH.ours()
@@ -195,7 +175,7 @@ class Service:
             _initialise_libraries(ranks.device)
         self._known_pair = guards.KnownPair(self._numerics, ranks.device)
         before = guards.settings_now()
-        self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel, renamed)
+        self._kernel = declare.named(module, kernel, renamed)
         if found := guards.settings_disturbed(before):
             raise Refused("error", f"on the import of {module} {found}")
         self._guards = guards
@@ -336,14 +316,3 @@ def _initialise_libraries(device: str) -> None:
     except Exception as error:  # its backends report a missing Triton themselves
         print(f"Triton is not ready: {type(error).__name__}: {error}", file=sys.stderr)
     torch.cuda.synchronize(device)
-
-
-def _kernel(module: Any, name: str, kind: type, renamed: Mapping[str, str]) -> Any:
-    from .declare import under_current_names
-
-    for value in vars(module).values():
-        if isinstance(value, kind):
-            under_current_names(value, renamed)
-            if value.name == name:
-                return value
-    raise RuntimeError(f"module {module.__name__} declares no kernel {name!r} any more")

@@ -212,7 +212,7 @@ def test_the_seconds_of_trials_side_by_side_add_up_to_those_of_the_clock(clock):
 
 def test_who_waits_for_a_compiler_takes_no_share_of_who_is_timed(clock):
     ledger, other = opened(clock), ThreadPoolExecutor(1)
-    ledger.sent("a", "fill", {})
+    ledger.sent("a", "serve", {})
     clock.now += 1.0
     other.submit(ledger.open).result()
     other.submit(ledger.sent, "b", "samples", {}).result()
@@ -226,7 +226,7 @@ def test_who_waits_for_a_compiler_takes_no_share_of_who_is_timed(clock):
 
 
 def test_every_request_of_a_case_has_a_phase():
-    joining = {"join", "case", "quit"} | {"launches", "fill"}  # the last two of processes that compile
+    joining = {"join", "case", "quit", "serve"}  # the last of processes that compile
     assert {*CASE_STEPS, *joining} == PHASES.keys()
     assert all(hasattr(Service, f"do_{op}") for op in joining)
     assert phase("new", {}) == "new"

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import VARIABLES, Failed, WorkerPool, make_directories, remove_directories
-from benchmarks.coordinator.worker_pools import CompiledAhead, homes, processes
+from benchmarks.coordinator.worker_pools import FILLER, CompiledAhead, homes, processes
 from benchmarks.plan import PlannedArm, PlannedCase
 from tests.kit import HANGS_S, ROOT
 
@@ -38,7 +38,8 @@ class Compilers:
         def __init__(self, compilers, role, quiet):
             self.compilers, self.role, self.quiet, self.alive = compilers, role, quiet, True
 
-        def ask(self, step, limit_s, op, **fields):
+        def ask(self, step, limit_s, op, by, what, asked):
+            op, fields = what, asked
             while not self.compilers.go.wait(0.01):
                 self.quiet.refuse()
             if op == "launches":
@@ -48,7 +49,7 @@ class Compilers:
             self.compilers.told.append((self.role, fields["module"], fields["case"], str(fields["knobs"]["x"])))
             if fields["case"] == self.compilers.fails:
                 raise OSError("no process left")
-            return [{"filled": 1, "failed": 0}]
+            return [1]
 
         def kill(self):
             self.compilers.running.remove(self.role)
@@ -150,7 +151,7 @@ def test_the_process_fills_the_cache_of_launches(tmp_path, monkeypatch):
     pool = WorkerPool("compiling", sys.executable, ROOT, 1, directory, VARIABLES)
 
     def ask(op, **fields):
-        return pool.ask(op, 180.0, op, **fields, **device)[0]
+        return pool.ask(op, 180.0, "serve", by=FILLER, what=op, asked={**fields, **device})[0]
 
     try:
         name = "gptoss20b_gateup_b4_m2048_mild"
@@ -161,7 +162,7 @@ def test_the_process_fills_the_cache_of_launches(tmp_path, monkeypatch):
         assert len(found) == 6, "the default, and five points that the autotuner tries"
         assert {one["backend"] for one in found} == {"triton"}
         quick = {"module": "kernels.gemm", "kernel": "gemm", "case": "n4096_k4096_m1_fp16", "backend": "triton"}
-        assert ask("fill", **quick, knobs={}) == {"filled": 1, "failed": 0}
+        assert ask("fill", **quick, knobs={}) == 1
         assert len(list((tmp_path / "triton").rglob("*.cubin"))) == 1
         for wrong in ({**of, **found[0], "case": "nobody"}, {**quick, "module": "kernels.nowhere", "knobs": {}}):
             with pytest.raises(Failed):

@@ -105,13 +105,11 @@ def variables(folder):
 @pytest.mark.slow
 def test_every_point_has_its_outcome(compiled):
     anchor, *found = compiled[0]["points"]
-    assert (anchor["id"], anchor["status"], anchor["grid"]) == ("", "ok", [16])
-    assert [(entry["id"], entry["knobs"]) for entry in found] == [(one.id, one.knobs) for one in FOUND]
+    assert (anchor["knobs"], anchor["status"]) == ({}, "ok")
+    assert [entry["knobs"] for entry in found] == [one.knobs for one in FOUND]
     assert [entry["status"] for entry in found] == [
         "ok", "ok", "ok", "ok", "failed", "unsupported", "refused", "undeclared"
     ]  # fmt: skip
-    assert found[0]["grid"] == [8]
-    assert found[0]["metrics"]["registers"] > 0
     assert found[0]["will_not_load"] is None
     assert "2048 threads and sm_90 allows 1024" in found[3]["will_not_load"]
     assert "power of 2" in found[4]["why"]
@@ -125,7 +123,6 @@ def test_points_with_the_same_code_and_launch_are_equal(compiled):
     first, twin, warps = compiled[0]["points"][1:4]
     assert first["equal"] == twin["equal"]
     assert first["equal"] != warps["equal"]
-    assert first["hash"] != warps["hash"]
 
 
 @pytest.mark.slow
