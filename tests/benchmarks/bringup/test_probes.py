@@ -74,7 +74,6 @@ def test_a_slow_link_is_named():
     row = probes.rates_row(rates)
     assert row["status"] == RowStatus.FAIL
     assert row["text"].endswith("much slower: 2->3 12 GB/s")
-    assert row["gbs"]["2->3"] == 12.0
 
 
 def test_a_wrong_all_gather_is_a_fault():
