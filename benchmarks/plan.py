@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.points import Knobs, label
 from benchmarks.shapes import Json, JsonObject
@@ -132,34 +132,37 @@ def choose_kernels(asked: Sequence[str], declared: Sequence[Json], broken: Seque
 
 def unknown_kernel(name: str, known: Sequence[str]) -> UsageError:
     """The error that names an unknown kernel and lists the known ones."""
-    return UsageError(f"no kernel {name!r}; known: {', '.join(known) or 'none'}")
+    return UsageError(f"no kernel {name!r}; known: {_listed(known)}")
 
 
 def check_selection(selection: Selection, declared: Sequence[Json], kernels: Sequence[str]) -> None:
     """UsageError for a case pattern, backend or knob that fits nothing in the kernels to measure."""
     chosen = [d[name] for d in declared for name in kernels if name in d]
-    cases = sorted({case["name"] for kernel in chosen for case in kernel["cases"]})
-    backends = sorted({name for kernel in chosen for name in kernel["backends"]})
-    chosen_backends = selection.backends or backends
-    knobs = sorted({knob for kernel in chosen for name in chosen_backends for knob in kernel["knobs"].get(name, ())})
+    wanted_tiers = tiers_of(selection.tier)
     if not chosen:
         return
-    full = [f"{kernel['kernel']}/{case['name']}" for kernel in chosen for case in kernel["cases"]]
+    cases = [(kernel["kernel"], case["name"], case["tier"]) for kernel in chosen for case in kernel["cases"]]
+    backends = {name for kernel in chosen for name in kernel["backends"]}
     for pattern in selection.cases:
-        if not fnmatch.filter([*cases, *full], pattern):
-            raise UsageError(f"no case fits {pattern!r}; known: {', '.join(cases)}")
-        tiers = {c["tier"] for k in chosen for c in k["cases"] if _fits(c["name"], k["kernel"], [pattern])}
-        if not tiers.intersection(tiers_of(selection.tier)):
+        tiers = {tier for kernel, name, tier in cases if _fits(name, kernel, [pattern])}
+        if not tiers:
+            raise UsageError(f"no case fits {pattern!r}; known: {_listed(name for _, name, _ in cases)}")
+        if not tiers.intersection(wanted_tiers):
             first = min(tiers, key=TIERS.index)
             raise UsageError(f"no case of tier {selection.tier} fits {pattern!r}; with --tier {first} there is one")
     for name in selection.backends:
         if name not in backends:
-            raise UsageError(f"no backend {name!r}; known: {', '.join(backends)}")
+            raise UsageError(f"no backend {name!r}; known: {_listed(backends)}")
+    asked = selection.backends or backends
+    knobs = {knob for kernel in chosen for name in asked for knob in kernel["knobs"].get(name, ())}
     for name in selection.knobs:
         if name.rpartition(".")[2] not in knobs:
             whose = f"backend {', '.join(selection.backends)}" if selection.backends else "backend"
-            raise UsageError(f"no {whose} has a knob {name!r}; known: {', '.join(knobs) or 'none'}")
-    tiers_of(selection.tier)
+            raise UsageError(f"no {whose} has a knob {name!r}; known: {_listed(knobs)}")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(set(names))) or "none"
 
 
 def plan_kernel(

@@ -217,11 +217,7 @@ class ArmFault:
 
     def as_json(self) -> dict[str, str]:
         """For machines."""
-        return {name: value for name, value in vars(self).items() if value or name != "emulated"}
-
-
-EMULATED = ("emulated", "instructions", "cpu_s")
-"""What a tally has beyond others of cases that were executed on a CPU."""
+        return dict(vars(self))
 
 
 @dataclasses.dataclass
@@ -328,9 +324,10 @@ class Tally:
 
     def as_json(self) -> JsonObject:
         """A verification, for machines."""
+        others = ("kernel", "emulated", "instructions", "cpu_s")
         arms = [
-            {"kernel": arm.kernel, "backend": arm.name, "cases": arm.statuses, "largest_error": arm.error}
-            | ({name: getattr(arm, name) for name in EMULATED} if arm.emulated else {})
+            {"backend": arm.name, "cases": arm.statuses, "largest_error": arm.error}
+            | {name: getattr(arm, name) for name in others}
             for arm in self.arms.values()
         ]
         return {

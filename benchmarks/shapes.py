@@ -197,24 +197,13 @@ def text(most: int = LONGEST_TEXT, *, least: int = 0, lines: bool = True) -> Che
 
 def whole(least: int = 0, most: int = LARGEST) -> Check:
     """A whole number; True is none."""
-    allowed = f"a whole number from {least} to {most}"
-
-    def fits(value: Any, where: str) -> None:
-        if type(value) is not int or not least <= value <= most:
-            raise Unfit(where, value, allowed)
-
-    return fits
+    return that(lambda value: type(value) is int and least <= value <= most, f"a whole number from {least} to {most}")
 
 
 def number(least: float = 0.0, most: float = 1e18) -> Check:
     """A finite number."""
     allowed = f"a number from {least:g} to {most:g}"
-
-    def fits(value: Any, where: str) -> None:
-        if type(value) not in (int, float) or not least <= value <= most:
-            raise Unfit(where, value, allowed)
-
-    return fits
+    return that(lambda value: type(value) in (int, float) and least <= value <= most, allowed)
 
 
 def numbers(least: float, most: float, *, fewest: int = 0) -> Check:

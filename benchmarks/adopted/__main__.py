@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks import program, trial_file
 from benchmarks.adopted.session import SAME, ScriptSession
-from benchmarks.adopted.survey import CannotRun, NothingTimed, ScriptRun, Survey, refuse, warnings
+from benchmarks.adopted.survey import CannotRun, NothingTimed, ScriptRun, refuse, warnings
 from benchmarks.coordinator import orders
 from benchmarks.coordinator.orders import MeasureOrder
 from benchmarks.coordinator.starting import START_VARIABLE, WAITING
@@ -73,9 +73,9 @@ def _run(given: MeasuredScript) -> int:
             refuse(survey, script.path)
             session.warnings += warnings(survey)
             if given.told:
-                return _tell(session, survey, given.told)
+                return _tell(session, given.told)
             usual = [[MeasureOrder(script.operator, (), program.finished_trials(given.out), given.trials)]]
-            return _measure(session, survey, orders.read() if given.orders else usual, given.out)
+            return _measure(session, orders.read() if given.orders else usual, given.out)
     except CannotRun as error:
         print(f"error: {error}", file=sys.stderr)
         return program.USAGE
@@ -94,9 +94,9 @@ def _prepare_environment(script: ScriptRun) -> None:
         os.environ.setdefault(*WAITING)
 
 
-def _measure(session: ScriptSession, survey: Survey, told: Iterable[Sequence[MeasureOrder]], out: Path) -> int:
+def _measure(session: ScriptSession, told: Iterable[Sequence[MeasureOrder]], out: Path) -> int:
     tally = Tally()
-    for line in session.trials(survey, told):
+    for line in session.trials(told):
         trial_file.append(out, line)
         tally.add_trial(line)
         for role, text in session.printed.items():
@@ -105,14 +105,14 @@ def _measure(session: ScriptSession, survey: Survey, told: Iterable[Sequence[Mea
     return MEASURED if code == NOTHING and tally.count(Status.UNTIMED) else code
 
 
-def _tell(session: ScriptSession, survey: Survey, file: Path) -> int:
+def _tell(session: ScriptSession, file: Path) -> int:
     """What would be timed, and what was seen."""
-    chosen = session.chosen(survey)
-    closures = [dataclasses.asdict(one) for one in survey.sides["head"].closures]
+    chosen = session.chosen()
+    closures = [dataclasses.asdict(one) for one in session.seen.sides["head"].closures]
     told = {
         "operator": session.script.operator,
         "timed": list(chosen.timed),
-        "left_out": {**dict.fromkeys(session.same(survey), SAME), **chosen.left_out, **survey.unpaired()},
+        "left_out": {**dict.fromkeys(session.same, SAME), **chosen.left_out, **session.seen.unpaired()},
         "trial_s": chosen.trial_s,
         "warnings": session.warnings,
         "closures": closures,

@@ -72,13 +72,13 @@ WARM_UP = WarmUp(seconds=0.0, fewest=0, most=0, rounds=2)
 
 
 class ScriptSession(Session):
-    """One command.  A context manager: on leaving it none of its processes stays."""
+    """One command.  A context manager: on leaving it none of its processes stays.  seen: what `survey` found."""
 
     follows_code = False
 
     def __init__(self, script: ScriptRun, checkouts: Sequence[Checkout], protocol: Protocol, report: Report) -> None:
         super().__init__(checkouts, dataclasses.replace(protocol, warm_up=WARM_UP), Selection(), report)
-        self.script = script
+        self.script, self.seen = script, Survey({})
         self._no_graph: set[str] = set()
         self._ranks = max(1, script.ranks)
         self._leaves_out = True
@@ -124,7 +124,8 @@ class ScriptSession(Session):
             self._ranks = own  # it would have started them itself
             self._refuse_more_ranks_than_gpus()
             looked = self._side_surveys()
-        return Survey(looked)
+        self.seen = Survey(looked)
+        return self.seen
 
     def _refuse_more_ranks_than_gpus(self) -> None:
         if self._has_gpu and self._ranks > len(self.devices):
@@ -173,17 +174,15 @@ class ScriptSession(Session):
 
     @contextlib.contextmanager
     def _sides(
-        self, wanted: Sequence[str] | None, survey: Survey | None = None, only: Checkout | None = None, turn: int = 0
+        self, wanted: Sequence[str] | None, only: Checkout | None = None, turn: int = 0
     ) -> Iterator[dict[str, ScriptSide]]:
-        """Both scripts, or that of one side, running.  survey: by which calls that are not wanted are left out, and by
-        which ranks know their closures.  turn: of ranks, head comes first in every second.
-        """
+        """Both scripts, or that of one side, running.  turn: of ranks, head comes first in every second."""
         (begun, sides), self._next = self._next, (None, {})
         try:
             if begun != (wanted, turn % 2, self._leaves_out):
                 _end_all(sides.values())
                 sides = {}
-                self._start(sides, wanted, survey, only, turn)
+                self._start(sides, wanted, only, turn)
             for side in sides.values():
                 side.begin, side.pool.ledger = time.monotonic(), self._ledger
             yield sides
@@ -191,12 +190,7 @@ class ScriptSession(Session):
             _end_all(sides.values())
 
     def _start(
-        self,
-        sides: dict[str, ScriptSide],
-        wanted: Sequence[str] | None,
-        survey: Survey | None,
-        only: Checkout | None,
-        turn: int,
+        self, sides: dict[str, ScriptSide], wanted: Sequence[str] | None, only: Checkout | None, turn: int
     ) -> None:
         """Start what _sides gives, into a dict whose owner ends it."""
         checkouts = [only] if only else list(self.checkouts)
@@ -207,19 +201,17 @@ class ScriptSession(Session):
             own = {**self._variables(), **builds_of(one.path)}
             sides[one.role] = ScriptSide(one, self._directory, own, self._ranks)
         for one in checkouts:
-            sides[one.role].go_on("script", self._of_ranks(self._task(one, wanted, survey), wanted, survey, cores))
+            sides[one.role].go_on("script", self._of_ranks(self._task(one, wanted), wanted, cores))
 
-    def _start_ahead(self, sides: Mapping[str, ScriptSide], wanted: Sequence[str], survey: Survey, turn: int) -> None:
+    def _start_ahead(self, sides: Mapping[str, ScriptSide], wanted: Sequence[str], turn: int) -> None:
         """Start the processes of the next turn while these measure: on a GPU, where ranks make a group, they import all
         that the script does and wait there.  A machine without one has no cores for it.
         """
         if self._has_gpu and not self._next[1] and all(side.met and side.pool.alive for side in sides.values()):
             self._next = (wanted, turn % 2, self._leaves_out), {}
-            self._start(self._next[1], wanted, survey, None, turn)
+            self._start(self._next[1], wanted, None, turn)
 
-    def _of_ranks(
-        self, task: JsonObject, wanted: Sequence[str] | None, survey: Survey | None, cores: Sequence[int]
-    ) -> list[JsonObject]:
+    def _of_ranks(self, task: JsonObject, wanted: Sequence[str] | None, cores: Sequence[int]) -> list[JsonObject]:
         """The fields of each rank's request."""
         found = []
         meeting = {
@@ -229,17 +221,17 @@ class ScriptSession(Session):
         }
         for rank in range(self._ranks):
             own = {**task, **(meeting if self._ranks > 1 else {}), "rank": rank}
-            if survey and wanted is not None and self._ranks > 1:
+            if wanted is not None and self._ranks > 1:
                 role = task["role"]
-                own["wanted"] = survey.on_rank(role, wanted, rank)
-                own["unwanted"] = [(*row, survey.on_rank(role, keys, rank)) for *row, keys in task["unwanted"]]
+                own["wanted"] = self.seen.on_rank(role, wanted, rank)
+                own["unwanted"] = [(*row, self.seen.on_rank(role, keys, rank)) for *row, keys in task["unwanted"]]
             found.append({"task": own, "core": None if self._has_gpu else cores[rank % len(cores)]})
         return found
 
-    def _task(self, checkout: Checkout, wanted: Sequence[str] | None, survey: Survey | None) -> JsonObject:
+    def _task(self, checkout: Checkout, wanted: Sequence[str] | None) -> JsonObject:
         """The fields of worker.scripts.interception.ScriptTask."""
         script = self.script
-        unwanted = survey.unwanted_calls(checkout.role, wanted or ()) if survey and self._leaves_out else []
+        leaves_out = self._leaves_out and wanted is not None
         return {
             "role": checkout.role,
             "checkout": str(checkout.path),
@@ -256,30 +248,31 @@ class ScriptSession(Session):
             "gpu": self._has_gpu,
             "flush_bytes": self.flush_bytes() if self.protocol.cache == "cold" else 0,
             "tuned": str(self._directory / "tuned"),
-            "unwanted": unwanted,
+            "unwanted": self.seen.unwanted_calls(checkout.role, wanted or ()) if leaves_out else [],
         }
 
     # ---- trials --------------------------------------------------------------------------------------------------
 
-    def same(self, survey: Survey) -> frozenset[str]:
+    @property
+    def same(self) -> frozenset[str]:
         """Closures that are SAME by their code: both sides run it, with the same Python."""
         one_python = len({one.python for one in self.checkouts}) == 1
-        return survey.same if one_python and not self.script.all_cases else frozenset()
+        return self.seen.same if one_python and not self.script.all_cases else frozenset()
 
-    def chosen(self, survey: Survey) -> Chosen:
+    def chosen(self) -> Chosen:
         """What is timed: what can differ, as much of it as the budget holds."""
         asked, left_s = self.script, None
         if asked.budget_s:
             left_s = max(self._at(1.0) - time.monotonic(), asked.budget_s * (1 - SURVEY_SHARE))
-        return choose(survey, self.protocol.rounds, asked.budget_trials, left_s, self.same(survey), self._starts)
+        return choose(self.seen, self.protocol.rounds, asked.budget_trials, left_s, self.same, self._starts)
 
-    def trials(self, survey: Survey, orders: Iterable[Sequence[MeasureOrder]]) -> Iterator[JsonObject]:
+    def trials(self, orders: Iterable[Sequence[MeasureOrder]]) -> Iterator[JsonObject]:
         """The lines of these orders, as far as the budget goes."""
-        chosen, operator = self.chosen(survey), self.script.operator
+        chosen, operator = self.chosen(), self.script.operator
         if chosen.left_out:
             self.on_progress({"done": 0, "total": None, "what": next(iter(chosen.left_out.values()))})
         for role, known in self.descriptions.items():
-            self.descriptions[role] = dataclasses.replace(known, kernels={operator: self._declaration(survey, role)})
+            self.descriptions[role] = dataclasses.replace(known, kernels={operator: self._declaration(role)})
         for order in (one for several in orders for one in several if operator not in one.without):
             asked = [key for key in chosen.timed if not order.cases or key.partition("/")[2] in order.cases]
             progress = CaseCounter(order.trials * self._starts * len(asked), self.on_progress)
@@ -289,27 +282,25 @@ class ScriptSession(Session):
                     return
                 part = dataclasses.replace(chosen, timed=tuple(asked))
                 try:
-                    yield self._script_trial(survey, part, number, order, progress)
+                    yield self._script_trial(part, number, order, progress)
                 except BudgetSpent as spent:
                     if not number:  # what was seen is told in any case
                         why = dict.fromkeys(asked, f"not timed: {spent}")
                         part = dataclasses.replace(chosen, timed=(), left_out=chosen.left_out | why)
-                        yield self._script_trial(survey, part, number, order, progress)
+                        yield self._script_trial(part, number, order, progress)
                     return
             progress.finish()
 
-    def _script_trial(
-        self, survey: Survey, chosen: Chosen, number: int, order: MeasureOrder, progress: CaseCounter
-    ) -> JsonObject:
+    def _script_trial(self, chosen: Chosen, number: int, order: MeasureOrder, progress: CaseCounter) -> JsonObject:
         cases: JsonObject = {}
-        differs = {} if self.script.all_cases else survey.differing
-        for key, arms in () if order.cases else _untimed(survey, chosen, self.same(survey)):
+        differs = {} if self.script.all_cases else self.seen.differing
+        for key, arms in () if order.cases else _untimed(self.seen, chosen, self.same):
             _add(cases, key, arms)
 
         def measured(done: CaseEntries) -> None:
             begin, starts = time.monotonic(), list[dict[str, JsonObject]]()
             for part in range(self._starts):
-                starts.append(self._one_start(survey, chosen.timed, number * self._starts + part, order, progress))
+                starts.append(self._one_start(chosen.timed, number * self._starts + part, order, progress))
                 if not is_sound(starts[-1]):
                     break
             done.wall_s += time.monotonic() - begin
@@ -340,14 +331,14 @@ class ScriptSession(Session):
         return STARTS if self._ranks > 1 and self._has_gpu else 1
 
     def _one_start(
-        self, survey: Survey, timed: Sequence[str], turn: int, order: MeasureOrder, progress: CaseCounter
+        self, timed: Sequence[str], turn: int, order: MeasureOrder, progress: CaseCounter
     ) -> dict[str, JsonObject]:
         """The entries of the closures, of one start of both sides."""
-        with self._sides(timed, survey, turn=turn) as sides:
+        with self._sides(timed, turn=turn) as sides:
             entries = {}
             for key in timed:
-                entries[key] = self._closure(sides, survey, key, turn, order, progress)
-                self._start_ahead(sides, timed, survey, turn + 1)
+                entries[key] = self._closure(sides, key, turn, order, progress)
+                self._start_ahead(sides, timed, turn + 1)
             if not self.printed:
                 rest = time.monotonic() + min(REST_S, (self._at(OVER) - self._at(0.0)) / 20)
                 for side in sides.values():
@@ -356,13 +347,7 @@ class ScriptSession(Session):
         return entries
 
     def _closure(
-        self,
-        sides: Mapping[str, ScriptSide],
-        survey: Survey,
-        key: str,
-        turn: int,
-        order: MeasureOrder,
-        progress: CaseCounter,
+        self, sides: Mapping[str, ScriptSide], key: str, turn: int, order: MeasureOrder, progress: CaseCounter
     ) -> JsonObject:
         """One closure, at which both scripts arrive in their own time.  Raises LeftOut and BudgetSpent."""
         progress.start(f"trial {turn // self._starts + 1}: {key}")
@@ -389,7 +374,7 @@ class ScriptSession(Session):
             ScriptPools(here), key, self.protocol, shuffled, self._directory, not graph, rounds, self._ranks
         )
         entry = run.run()
-        known = {role: survey.sides[role].by_key[key].held for role in sides}
+        known = {role: self.seen.sides[role].by_key[key].held for role in sides}
         if self._leaves_out and (absent or any(known[role] != held for role, held in run.held.items())):
             raise LeftOut(f"{key} needs a call of the script in which nothing is timed here")
         progress.done += 1
@@ -402,8 +387,8 @@ class ScriptSession(Session):
         found = {arm.role: entry["arms"][arm.key] for arm in run.case.arms}
         return {**entry, "arms": {**found, **absent}}
 
-    def _declaration(self, survey: Survey, role: str) -> JsonObject:
-        side = survey.sides[role]
+    def _declaration(self, role: str) -> JsonObject:
+        survey, side = self.seen, self.seen.sides[role]
         backend, _, later = LATER.partition("/")
         closures = [*side.closures, *survey.lost(role), *([SeenClosure(backend, later)] if survey.cut_short() else [])]
         cases = {one.case: one for one in closures}

@@ -18,16 +18,7 @@ from typing import Any, NoReturn
 
 from benchmarks.coordinator import samples
 from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed
-from benchmarks.coordinator.samples import (
-    SETTLED,
-    ArmFacts,
-    BurstRounds,
-    PhysicalFloor,
-    PlannedSample,
-    joint,
-    same_code,
-    shuffled,
-)
+from benchmarks.coordinator.samples import SETTLED, ArmFacts, BurstRounds, PhysicalFloor, PlannedSample, joint, shuffled
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.shapes import Json, JsonObject
@@ -111,7 +102,6 @@ class CaseRun:
         self.warnings: list[str] = []
         self.busy_s = self.wall_s = 0.0
         self._facts: dict[str, ArmFacts] = {}
-        self._same: dict[str, str] = {}
         self._one_arm_per_message = False
         self._keep_inputs = keep_inputs
         self.floor, self.secret = PhysicalFloor(), 0
@@ -134,7 +124,7 @@ class CaseRun:
     # ---- one attempt ---------------------------------------------------------------------------------------------
 
     def _attempt(self) -> None:
-        self._facts, self._same = {arm.key: ArmFacts() for arm in self.case.arms}, {}
+        self._facts = {arm.key: ArmFacts() for arm in self.case.arms}
         self._start()
         self._make_inputs()
         self._set_up()
@@ -211,9 +201,8 @@ class CaseRun:
         return self.step(arm, step, "check")
 
     def _take(self) -> None:
-        """Samples of every arm that is right; of points with the same code, of the first."""
+        """Samples of every arm that is right."""
         self.say("")
-        self._same = same_code(self.arms(), [self._facts[arm.key].code_hash for arm in self.arms()])
         beside_ranks = self.case.world > 1 and self.quiet.in_lane()
         if not beside_ranks:
             self._bundle()
@@ -222,9 +211,9 @@ class CaseRun:
                 self._expect()
                 self._bundle()
             self._time()
-        for arm in self._timed():
+        for arm in self.arms():
             self._check(arm, "check after timing")
-        for arm in self._timed():
+        for arm in self.arms():
             if cannot_be := self.floor.broken_by(self._facts[arm.key].seconds):
                 self.give_up(arm, Failure(Status.ERROR, cannot_be))
 
@@ -235,22 +224,19 @@ class CaseRun:
         else:
             self._warm_up()
             self._rounds(self.case.rounds or self.protocol.rounds, warm_up=False)
-        for arm in self._timed() if self.protocol.whole_calls else ():
+        for arm in self.arms() if self.protocol.whole_calls else ():
             by_rank = self.step(arm, "whole calls", "whole", count=self.protocol.whole_calls)
             self._facts[arm.key].whole_s = [max(one) for one in zip(*by_rank or (), strict=True)]
 
-    def _timed(self) -> list[PlannedArm]:
-        return [arm for arm in self.arms() if arm.key not in self._same]
-
     def _expect(self) -> None:
         """What a call of ranks takes: beside others a device that waits for its peers gives way, for milliseconds."""
-        for arm in self._timed():
+        for arm in self.arms():
             if again := self.step(arm, "calls with nothing beside", "call", again=AGAIN):
                 self._facts[arm.key].expected_s = max(one["again_s"] for one in again)
 
     def _bundle(self) -> None:
         """Make samples of several calls, where they have some."""
-        for arm in self._timed() if self.method == "graph" else ():
+        for arm in self.arms() if self.method == "graph" else ():
             self._capture(arm)
 
     def _capture(self, arm: PlannedArm) -> None:
@@ -271,7 +257,7 @@ class CaseRun:
 
     def _warm_up(self) -> None:
         how = self.protocol.warm_up
-        for arm in self._timed() if how.most else ():
+        for arm in self.arms() if how.most else ():
             sample_s = self._facts[arm.key].expected_s * self._calls(arm)
             count = min(how.most, max(how.fewest, math.ceil(how.seconds / max(sample_s, 1e-6))))
             order, flushes_s = [arm.label] * count, OVERDUE * count * self.workers.flush_s
@@ -280,7 +266,7 @@ class CaseRun:
 
     def _rounds(self, rounds: int, warm_up: bool) -> None:
         """Samples of every arm, round by round; those of the warm-up and spot checks are not kept."""
-        schedule = list(shuffled(self._timed(), rounds, self.order))
+        schedule = list(shuffled(self.arms(), rounds, self.order))
         plain = warm_up or not self.spots
         planned = [PlannedSample(arm) for arm in schedule] if plain else samples.with_spot_checks(schedule)
         for message in self._messages(planned):
@@ -298,7 +284,7 @@ class CaseRun:
 
     def _bursts(self) -> None:
         """Bursts of every arm, round by round, once the device has settled."""
-        arms, begin = self._timed(), time.perf_counter()
+        arms, begin = self.arms(), time.perf_counter()
         if not arms:
             return
         timed = BurstRounds(self._burst, self.protocol.burst_s, self.order)
@@ -386,8 +372,6 @@ class CaseRun:
         return {"method": self.method, "arms": arms, "warnings": list(dict.fromkeys(self.warnings))}
 
     def _arm_entry(self, arm: PlannedArm) -> JsonObject:
-        if arm.key in self._same:
-            return self._same_entry(arm, next(one for one in self.case.arms if one.key == self._same[arm.key]))
         if arm.key in self.failures:
             failure = self.failures[arm.key]
             return samples.failed_entry(failure.status, failure.why, failure.detail)
@@ -395,24 +379,10 @@ class CaseRun:
         if not self.protocol.rounds:
             return {"status": Status.OK, **facts.proven()}
         self._warn(arm, facts)
-        return {"status": Status.OK, **self._samples_of(arm), **facts.proven()}
-
-    def _samples_of(self, arm: PlannedArm) -> JsonObject:
-        facts = self._facts[arm.key]
         ranks = facts.ranks() if self.case.world > 1 else {"skew_s": None}
         whole = {"whole_s": facts.whole_s} if facts.whole_s else {}
-        times = {"seconds": facts.seconds, **ranks, **whole}
-        return {**times, "calls_per_sample": self._calls(arm)}
-
-    def _same_entry(self, arm: PlannedArm, timed: PlannedArm) -> JsonObject:
-        """Of a point whose code another arm has: that arm's samples, or its failure."""
-        if timed.key in self.failures:
-            failure = self.failures[timed.key]
-            return samples.failed_entry(
-                failure.status, f"its code is that of {timed.key}: {failure.why}", failure.detail
-            )
-        same = {"same_as": timed.key, **self._samples_of(timed)}
-        return {"status": Status.OK, **same, **self._facts[arm.key].proven()}
+        taken = {"seconds": facts.seconds, **ranks, **whole, "calls_per_sample": self._calls(arm)}
+        return {"status": Status.OK, **taken, **facts.proven()}
 
     def _warn(self, arm: PlannedArm, facts: ArmFacts) -> None:
         self.warnings += [f"{arm.key}: {finding}" for finding in samples.symptoms_of(facts.seconds, facts.first_call_s)]

@@ -77,21 +77,6 @@ def shuffled(arms: Sequence[PlannedArm], rounds: int, order: random.Random) -> I
         yield from order.sample(list(arms), len(arms))
 
 
-def same_code(arms: Sequence[PlannedArm], hashes: Sequence[str | None]) -> dict[str, str]:
-    """By key of a point, the key of the first arm that launches the same code in the same way.
-
-    Arms that are no points are never left out: of a backend, the case series has its own samples.
-    """
-    first: dict[str, str] = {}
-    found = {}
-    for arm, code_hash in zip(arms, hashes, strict=True):
-        if code_hash and arm.point and code_hash in first:
-            found[arm.key] = first[code_hash]
-        elif code_hash:
-            first.setdefault(code_hash, arm.key)
-    return found
-
-
 # Entries of the cases of a trial line, by name: what can be read off them, and that of a case that is not measured.
 
 

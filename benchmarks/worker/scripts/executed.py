@@ -204,7 +204,6 @@ def parts(
         torch.autograd.set_multithreading_enabled(False),
         code_hash.traced(not watch.compiled) as trace,
         _tuned(trace) as by_chance,
-        _tuned_by_inductor(trace),
     ):
         call()
     if watch.compiled and (by_chance or not results):  # without records of operations, only results can tell
@@ -241,52 +240,43 @@ def _launched(trace: code_hash.Trace) -> Iterator[tuple[str, Any]]:
 
 @contextlib.contextmanager
 def _tuned(trace: code_hash.Trace) -> Iterator[list[str]]:
-    """Launches that an autotuner of Triton chooses by times are recorded as it is written; their kernels' names."""
+    """Launches of kernels whose configuration is chosen by times are recorded as the kernel is written; names of those
+    of Triton's autotuner.  Inductor's count by the text in which it wrote them.
+    """
     names: list[str] = []
-    if "triton" not in sys.modules:
-        yield names
-        return
-    from triton.runtime.autotuner import Autotuner
 
-    original = Autotuner.run
+    def of_triton(tuner: Any, launches: list[Any], args: Any, kwargs: Any) -> list[Any]:
+        if len(tuner.configs) == 1 or not launches:
+            return launches
+        choosing = [getattr(tuner, name, None) for name in ("perf_model", "early_config_prune")]
+        rules = [_code(one.__code__) for one in choosing if inspect.isfunction(one)]
+        digest = digest_of([written(tuner), [list(map(str, tuner.configs)), rules]])
+        names.append(tuner.base_fn.__name__)
+        trace.kernels[digest] = names[-1]
+        return [
+            [digest, [*map(code_hash.value_of, args), {key: code_hash.value_of(one) for key, one in kwargs.items()}]]
+        ]
+
+    with contextlib.ExitStack() as stack:
+        for module, name, recorded in (
+            ("triton.runtime.autotuner", "Autotuner", of_triton),
+            ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", lambda *_: []),
+        ):
+            if tuner := getattr(sys.modules.get(module), name, None):
+                stack.enter_context(code_hash.in_place_of(tuner, "run", _recording(trace, tuner.run, recorded)))
+        yield names
+
+
+def _recording(trace: code_hash.Trace, original: Any, recorded: Callable[..., list[Any]]) -> Any:
+    """The `run` of a tuner, of whose launches something else is recorded."""
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = len(trace.events)
         returned = original(self, *args, **kwargs)
-        if len(self.configs) > 1 and len(trace.events) > before:
-            how = [*map(code_hash.value_of, args), {key: code_hash.value_of(one) for key, one in kwargs.items()}]
-            choosing = [getattr(self, name, None) for name in ("perf_model", "early_config_prune")]
-            chosen = [
-                list(map(str, self.configs)),
-                [_code(one.__code__) for one in choosing if inspect.isfunction(one)],
-            ]
-            digest = digest_of([written(self), chosen])
-            names.append(self.base_fn.__name__)
-            trace.kernels[digest] = names[-1]
-            trace.events[before:] = [[digest, how]]
+        trace.events[before:] = recorded(self, trace.events[before:], args, kwargs)
         return returned
 
-    with code_hash.in_place_of(Autotuner, "run", run):
-        yield names
-
-
-@contextlib.contextmanager
-def _tuned_by_inductor(trace: code_hash.Trace) -> Iterator[None]:
-    """Inductor, too, chooses configurations by times: its kernels count by the text in which it wrote them."""
-    found = getattr(sys.modules.get("torch._inductor.runtime.triton_heuristics"), "CachingAutotuner", None)
-    if found is None:
-        yield
-        return
-    original = found.run
-
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before = len(trace.events)
-        returned = original(self, *args, **kwargs)
-        del trace.events[before:]
-        return returned
-
-    with code_hash.in_place_of(found, "run", run):
-        yield
+    return run
 
 
 def _generated(text: str) -> str:

@@ -241,8 +241,7 @@ class Interceptor:
     def _passed(self, keys: Sequence[str]) -> None:
         """Closures of a call that was not made: what comes after it has the names that it has always."""
         self.taken += len(keys)
-        for key in keys:
-            self._names.passed(key)
+        self._names.use(keys)
         if self._closures is not None:
             self._closures.seeded(self._task.seed)
 
@@ -374,7 +373,7 @@ class ClosureNames:
 
     def __init__(self, owns: Any) -> None:
         self._owns = owns
-        self._seen: dict[TimedName, int] = {}
+        self._used: set[str] = set()
 
     def of(
         self,
@@ -388,15 +387,14 @@ class ClosureNames:
         rounds: variables that say how often it is called; what loops of range(n) count is no parameter then, either.
         """
         name = self.unnumbered(frame, function, more, rounds)
-        count = self._seen[name] = self._seen.get(name, 0) + 1
-        return name if count == 1 else TimedName(name.backend, f"{name.case}#{count}")
+        numbered = (dataclasses.replace(name, case=f"{name.case}#{number}") for number in itertools.count(2))
+        free = next(one for one in itertools.chain([name], numbered) if one.key not in self._used)
+        self._used.add(free.key)
+        return free
 
-    def passed(self, key: str) -> None:
-        """Count a closure that was given its name in another run of the script."""
-        backend, _, case = key.partition("/")
-        name, _, number = case.rpartition("#")
-        bare = TimedName(backend, name if number.isdigit() and TimedName(backend, name) in self._seen else case)
-        self._seen[bare] = self._seen.get(bare, 0) + 1
+    def use(self, keys: Iterable[str]) -> None:
+        """Names of closures that the script would come to in calls that are not made."""
+        self._used.update(keys)
 
     def unnumbered(
         self, frame: FrameType | None, function: Any, more: Mapping[str, Any] | None, rounds: Rounds
@@ -413,10 +411,6 @@ class ClosureNames:
         site = ".".join(dict.fromkeys(part for part in (*sites[-2:], own) if part and part not in NO_NAME))
         backend = provider or (own if own not in NO_NAME else "") or site or "script"
         said = ",".join(f"{name}={text}" for name, text in found.items())
-        if len(site) + len(said) > LONGEST:  # numbers, of the innermost function first, tell cases apart
-            inner = list(found.items())[::-1]
-            told = sorted(inner, key=lambda item: not item[1][:1].isdigit())
-            said = ",".join(f"{name}={text}" for name, text in told)
         case = ":".join(part for part in (site if site != backend else "", said) if part) or "call"
         return TimedName(_cut(backend), _cut(case))
 

@@ -76,11 +76,9 @@ def summary(times: Sequence[float], quantiles: Sequence[float] | None, mode: str
 
 
 def quantile(times: Sequence[float], share: float) -> float:
-    """Linear between order statistics, as numpy and triton.testing do it."""
-    ordered = sorted(times)
-    point = share * (len(ordered) - 1)
-    low, high = ordered[math.floor(point)], ordered[math.ceil(point)]
-    return low + (high - low) * (point - math.floor(point))
+    """Linear between order statistics, as triton.testing has it."""
+    torch = sys.modules["torch"]
+    return float(torch.quantile(torch.tensor(times, dtype=torch.float64), share))
 
 
 def of_iris(module: Any, to: Interceptor) -> None:

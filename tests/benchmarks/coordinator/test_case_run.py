@@ -282,56 +282,6 @@ ANCHOR = PlannedArm("head", "good")
 POINTS = tuple(PlannedArm("head", "good", point=name) for name in ("p1", "p2", "p3"))
 
 
-def measured(monkeypatch, hashes, *arms):
-    """The entry of a case whose arms trace to these hashes, and the labels in the order in which they were timed."""
-    timed = []
-    samples = CaseBench.samples
-    monkeypatch.setattr(CaseBench, "trace", lambda self, label: hashes[label])
-    monkeypatch.setattr(
-        CaseBench,
-        "samples",
-        lambda self, order, *more, **other: timed.extend(order) or samples(self, order, *more, **other),
-    )
-    workers = LocalPools(pools={}, lost={}, starts=0)
-    case = PlannedCase("c", 1, arms, "clock")
-    return CaseRun(workers, case, Protocol(rounds=5), random.Random(0), {}).run()["arms"], timed
-
-
-def test_it_carries_the_samples_of_that_arm_and_was_checked_itself(monkeypatch):
-    hashes = {"good": "a", "good@p1": "b", "good@p2": "a", "good@p3": "b"}
-    arms, timed = measured(monkeypatch, hashes, ANCHOR, *POINTS)
-    assert "good@p2" not in timed
-    assert "good@p3" not in timed
-    assert arms["head/good@p3"]["same_as"] == "head/good@p1"
-    assert arms["head/good@p3"]["seconds"] == arms["head/good@p1"]["seconds"]
-    assert arms["head/good@p2"]["same_as"] == "head/good"
-    assert arms["head/good@p2"]["error"] == {"norm": 0.0, "peak": 0.0}
-    assert "same_as" not in arms["head/good@p1"]
-    assert {arm["code_hash"] for arm in arms.values()} == {"a", "b"}
-
-
-def test_it_fails_where_that_arm_fails_after_timing(monkeypatch):
-    check, checked = CaseBench.check, []
-
-    def second_is_wrong(self, label):
-        checked.append(label)
-        if label == "good@p1" and checked.count(label) > 1:
-            raise_wrong()
-        return check(self, label)
-
-    monkeypatch.setattr(CaseBench, "check", second_is_wrong)
-    arms, _ = measured(monkeypatch, dict.fromkeys(("good@p1", "good@p2"), "a") | {"good": "b"}, ANCHOR, *POINTS[:2])
-    assert arms["head/good@p1"]["status"] == arms["head/good@p2"]["status"] == "wrong"
-    assert arms["head/good@p2"]["why"] == "its code is that of head/good@p1: check after timing: a race"
-    assert arms["head/good"]["status"] == "ok"
-
-
-def raise_wrong():
-    from benchmarks.channel import Refused
-
-    raise Refused("wrong", "a race")
-
-
 @pytest.mark.slow
 def test_a_batch_that_keeps_its_inputs_makes_them_once(monkeypatch):
     made = []

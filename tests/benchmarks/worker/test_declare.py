@@ -9,7 +9,7 @@ import pytest
 import torch.distributed as dist
 
 from benchmarks.channel import error_answer
-from benchmarks.worker import declare, requests
+from benchmarks.worker import declare
 from benchmarks.worker.declare import under_current_names
 from benchmarks.worker.requests import Joining, MissingHeap, Service
 from kernels import spec
@@ -125,8 +125,9 @@ def test_its_declaration_is_that_of_head_to_the_digest():
     assert found[0]["costs"]["decode_m8"]["flops"] == 2, "by the name that base declares"
 
 
-def test_it_is_found_by_its_new_name():
-    module = types.SimpleNamespace(__name__="perf.old", one=declared())
-    assert requests._kernel(module, "new", Kernel, RENAMED) is module.one
+def test_it_is_found_by_its_new_name(monkeypatch):
+    module = types.SimpleNamespace(one=declared())
+    monkeypatch.setitem(sys.modules, "perf_old", module)
+    assert declare.named("perf_old", "new", RENAMED) is module.one
     with pytest.raises(RuntimeError, match="declares no kernel 'old'"):
-        requests._kernel(module, "old", Kernel, RENAMED)
+        declare.named("perf_old", "old", RENAMED)
