@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from benchmarks import doctor, points, program, sweeping, trial_file, verify
-from benchmarks.coordinator import orders
+from benchmarks.coordinator import orders, starting
 from benchmarks.coordinator.checkouts import Checkout, kernel_files, refuse_unknown
 from benchmarks.coordinator.orders import Sources
 from benchmarks.coordinator.trial import Session, measure
@@ -86,9 +86,11 @@ class CheckedArms(program.Measuring):
         return Selection(self.tier, self.case, self.backend, dict(map(program.knob, self.set)))
 
     def refuse_early(self, checkouts: Sequence[Checkout]) -> None:
-        """UsageError for what is known to be wrong before a process is started."""
+        """UsageError for what is known to be wrong before anything of a checkout is imported."""
         if self.heap not in HEAPS:
             raise UsageError(f"{self.heap!r} is not a home of the symmetric heap; known: {', '.join(HEAPS)}")
+        for one in checkouts:
+            starting.begin(one.python)  # it imports torch while the sources are read
         refuse_unknown(self.kernel, checkouts)
         trial_file.check_writable(self.out)
         trial_file.remove_if_empty(self.out)

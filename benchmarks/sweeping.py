@@ -177,7 +177,7 @@ def measure_points(
     Raises UsageError or CheckoutError before anything is measured.  However it is left, none of its processes stays.
     """
     protocol = dataclasses.replace(protocol, rounds=file.rounds, trials=1, warm_up=BRIEF, whole_calls=file.whole_calls)
-    with Session([checkout], protocol, Selection("sweep"), on_progress) as session:
+    with Session([checkout], protocol, Selection("sweep"), on_progress, [file.operator]) as session:
         session.refuse_unseen_gpu()
         batches = _planned(session, file, earlier)
         session.known(file.operator).update(earlier.lost)

@@ -43,7 +43,7 @@ def verify(
     runs.
     """
     protocol = Protocol(rounds=0, trials=1, cache="hot", seed=seed, deadline_s=deadline_s, heap=heap)
-    with Session([checkout], protocol, selection, on_progress) as session:
+    with Session([checkout], protocol, selection, on_progress, kernels) as session:
         session.refuse_unseen_gpu()
         plans = session.plans(session.choose(kernels))
         about = {name: _about(session, name, seed) for name in plans}

@@ -18,7 +18,7 @@ from benchmarks.machine.limits import unseen_gpu
 from benchmarks.plan import unknown_kernel
 from benchmarks.reach import CheckoutCode
 from benchmarks.shapes import Json, JsonObject
-from benchmarks.sources import Unreadable
+from benchmarks.sources import Unreadable, is_of_part
 from benchmarks.trial_file import Status
 from kernels import registry, spec
 from kernels.project import current_kernel
@@ -91,8 +91,12 @@ def probe(checkout: Checkout, directory: Path, variables: Mapping[str, str], on_
     return Description({}, {}, [], seen["devices"], environment)
 
 
-def describe(checkouts: Sequence[Checkout], directory: Path, terms: Json, limit_s: float) -> dict[str, Description]:
+def describe(
+    checkouts: Sequence[Checkout], directory: Path, terms: Json, limit_s: float, kernels: Sequence[str] = ()
+) -> dict[str, Description]:
     """What every checkout declares, by role.  terms: of the protocol.  limit_s: for the import of a module.
+
+    kernels: those alone whose declaration is wanted, where the sources say in which modules it is.
 
     Each module is imported in a process of its own, several at a time: what one does to Python, to torch or to the
     process must not make others look broken.  Raises CheckoutError where a checkout's Python measures nothing.
@@ -104,7 +108,7 @@ def describe(checkouts: Sequence[Checkout], directory: Path, terms: Json, limit_
     asked = [
         (checkout, "declare", {"place": _place(seen), "protocol": dict(terms), "module": module, **more})
         for checkout, seen in zip(checkouts, probed, strict=True)
-        for modules in [_modules(checkout)]
+        for modules in [_modules(checkout, kernels)]
         for more in [{"modules": modules, "renamed": dict(checkout.renamed)}]
         for module in modules
     ]
@@ -155,13 +159,26 @@ def _place(seen: Json) -> JsonObject:
     return {"device": device, "arch": first["arch"], "compute_units": first["compute_units"]}
 
 
-def _modules(checkout: Checkout) -> list[str]:
-    """Every module of the checkout that may declare kernels, found without importing one."""
+def _modules(checkout: Checkout, kernels: Sequence[str] = ()) -> list[str]:
+    """Every module of the checkout that may declare kernels, found without importing one.
+
+    kernels: only the modules that reach the declaration of one of these, unless that is not certain.
+    """
     found = []
     for package, home in zip(listed_packages(checkout), checkout.code.tree.homes, strict=True):
         names = [info.name for info in pkgutil.iter_modules([str(checkout.path / home)])]
         found += [package, *(f"{package}.{name}" for name in names if registry.declares(package, name))]
-    return found
+    return [module for module in found if _may_hold(checkout, module, kernels)]
+
+
+def _may_hold(checkout: Checkout, module: str, kernels: Sequence[str]) -> bool:
+    """Whether one of these kernels, or any if there are none, may be in a module, by what the module imports."""
+    try:
+        homes = reach.declared(checkout.code.tree) if kernels else {}
+    except Unreadable:
+        return True
+    parts = {part for name, own in homes.items() if current_kernel(name, checkout.renamed) in kernels for part in own}
+    return not kernels or any(is_of_part(path, part) for path in checkout.code.files(module) for part in parts)
 
 
 def _description(checkout: Checkout, seen: Json, answers: Json) -> Description:

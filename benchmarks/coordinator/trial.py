@@ -54,7 +54,7 @@ def measure(
     Raises UsageError or CheckoutError before anything is measured.  However it is left (finished, closed,
     interrupted), none of its processes stays.
     """
-    with Session(checkouts, protocol or Protocol(), selection or Selection(), on_progress) as session:
+    with Session(checkouts, protocol or Protocol(), selection or Selection(), on_progress, kernels) as session:
         session.refuse_unseen_gpu()
         plans = session.plans(session.choose(kernels))
         all_of_it = MeasureOrder("", (), first_trial, session.protocol.trials)
@@ -81,19 +81,25 @@ class Session:
     """One command: its checkouts, their declarations, the machine, and what was learnt on the way.
 
     A context manager: on entering it asks all checkouts what they declare and finds out what machine this is.
+    kernels: that are asked for; none: all.
     """
 
     follows_code = True
     """Whether it is known which files an operator's code comes from; else trials have no digests of them."""
 
     def __init__(
-        self, checkouts: Sequence[Checkout], protocol: Protocol, selection: Selection, on_progress: Report | None = None
+        self,
+        checkouts: Sequence[Checkout],
+        protocol: Protocol,
+        selection: Selection,
+        on_progress: Report | None = None,
+        kernels: Sequence[str] = (),
     ) -> None:
         roles = [checkout.role for checkout in checkouts]
         if not checkouts or len(set(roles)) < len(roles):
             raise UsageError(f"checkouts must have different roles, got: {', '.join(roles) or 'none'}")
         self.checkouts = _under_names_of_head(checkouts)
-        self.protocol, self.selection = protocol, selection
+        self.protocol, self.selection, self._kernels = protocol, selection, kernels
         self.id = os.urandom(8).hex()
         self.descriptions: dict[str, Description] = {}
         self.machine: JsonObject = {}
@@ -139,8 +145,8 @@ class Session:
             self._digests[one.role] = one.code.digest()
         self.on_progress({"done": 0, "total": None, "what": "importing the kernels"})
         terms, limit_s = self.protocol.definition_terms(), self.protocol.deadline_s
-        self.descriptions = describe(self.checkouts, self._directory, terms, limit_s)
-        _refuse_unknown_names(self.checkouts, self.descriptions)
+        self.descriptions = describe(self.checkouts, self._directory, terms, limit_s, self._kernels)
+        _refuse_unknown_names(self.checkouts, self.descriptions, self._kernels)
         self._own_digests = {
             one.role: {name: one.code.digest(m) for name, m in self.descriptions[one.role].modules.items()}
             for one in self.checkouts
@@ -419,7 +425,9 @@ def _under_names_of_head(checkouts: Sequence[Checkout]) -> list[Checkout]:
     return [one if one is head else dataclasses.replace(one, renamed=renamed) for one in checkouts]
 
 
-def _refuse_unknown_names(checkouts: Sequence[Checkout], descriptions: Mapping[str, Description]) -> None:
+def _refuse_unknown_names(
+    checkouts: Sequence[Checkout], descriptions: Mapping[str, Description], asked: Sequence[str]
+) -> None:
     """CheckoutError where the settings give a kernel, case or backend of base a name that head does not declare."""
     head = descriptions.get("head")
     if head is None or head.broken:
@@ -428,5 +436,7 @@ def _refuse_unknown_names(checkouts: Sequence[Checkout], descriptions: Mapping[s
         name: [*(case["name"] for case in kernel["cases"]), *kernel["backends"]]
         for name, kernel in head.kernels.items()
     }
-    if why := next(filter(None, (project.unknown_new_name(one.renamed, names) for one in checkouts)), ""):
-        raise CheckoutError(f"checkout head: {why}")
+    for one in checkouts:
+        renamed = {old: new for old, new in one.renamed.items() if not asked or new.partition("/")[0] in asked}
+        if why := project.unknown_new_name(renamed, names):
+            raise CheckoutError(f"checkout head: {why}")

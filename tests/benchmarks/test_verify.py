@@ -128,7 +128,9 @@ def test_the_summary_in_words_and_for_machines():
     ]
     document = tally.as_json()
     assert (document["right"], document["wrong"], document["unsupported"], document["skipped"]) == (3, 1, 2, 0)
-    assert document["faults"] == [{"kernel": "gemm", "case": "m1", "backend": "blas", "status": "wrong", "why": "[3]"}]
+    assert document["faults"] == [
+        {"kernel": "gemm", "case": "m1", "backend": "blas", "status": "wrong", "why": "[3]", "emulated": ""}
+    ]
 
 
 @pytest.mark.slow

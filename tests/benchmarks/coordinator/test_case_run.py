@@ -275,7 +275,7 @@ def test_the_copies_of_the_inputs_differ_and_so_must_their_results(run_case):
     assert entry["arms"]["head/copies_the_first"]["why"].startswith("check: ")
 
 
-# Points that launch the same code in the same way are timed once.
+# Points of a sweep.
 
 
 ANCHOR = PlannedArm("head", "good")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.coordinator.checkouts import Checkout, describe, refuse_unknown
+from benchmarks.coordinator.checkouts import Checkout, _modules, describe, refuse_unknown
 from benchmarks.plan import UsageError
 from benchmarks.reach import declared
 from benchmarks.sources import Unreadable, names_in, of_folder
@@ -92,3 +92,16 @@ def test_a_kernel_that_two_modules_declare_is_the_first_ones_and_one_that_is_imp
         "toy.three": "DeclarationError: kernel 'again' in toy.three is declared by another module already"
     }
     assert found.modules["again"] == "toy.two"
+
+
+def test_modules_that_cannot_hold_what_is_asked_for_are_not_imported(tmp_path):
+    """A module that imports another one's kernel may hold it; where a name is computed, every module may."""
+    files = {"a": "k = Kernel('a')", "b": "from kernels.a import k\nm = Kernel('b')", "c": "n = Kernel('c')"}
+    (tmp_path / "kernels").mkdir()
+    for name, text in files.items():
+        (tmp_path / "kernels" / f"{name}.py").write_text(IMPORT + text)
+    assert _modules(Checkout("head", tmp_path), ["a"]) == ["kernels.a", "kernels.b"]
+    assert _modules(Checkout("base", tmp_path, renamed={"c": "new"}), ["new"]) == ["kernels.c"]
+    assert len(_modules(Checkout("head", tmp_path))) == 4
+    (tmp_path / "kernels" / "d.py").write_text(IMPORT + "k = Kernel(NAME)")
+    assert len(_modules(Checkout("head", tmp_path), ["a"])) == 5
