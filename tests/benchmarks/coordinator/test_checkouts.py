@@ -100,8 +100,8 @@ def test_modules_that_cannot_hold_what_is_asked_for_are_not_imported(tmp_path):
     (tmp_path / "kernels").mkdir()
     for name, text in files.items():
         (tmp_path / "kernels" / f"{name}.py").write_text(IMPORT + text)
-    assert _modules(Checkout("head", tmp_path), ["a"]) == ["kernels.a", "kernels.b"]
-    assert _modules(Checkout("base", tmp_path, renamed={"c": "new"}), ["new"]) == ["kernels.c"]
+    assert _modules(Checkout("head", tmp_path), ["a"]) == ["kernels", "kernels.a", "kernels.b"]
+    assert _modules(Checkout("base", tmp_path, renamed={"c": "new"}), ["new"]) == ["kernels", "kernels.c"]
     assert len(_modules(Checkout("head", tmp_path))) == 4
     (tmp_path / "kernels" / "d.py").write_text(IMPORT + "k = Kernel(NAME)")
     assert len(_modules(Checkout("head", tmp_path), ["a"])) == 5

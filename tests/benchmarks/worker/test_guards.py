@@ -233,3 +233,19 @@ def test_a_buffer_that_was_shrunk_flushes_nothing(make):
     assert clock.disturbed() == ""
     clock._flush.resize_(1)
     assert clock.disturbed() == clocks.FLUSH_CHANGED
+
+
+def test_copies_of_inputs_are_made_by_copying_where_they_are_whole_plain_tensors():
+    given, one = {"x": torch.arange(4.0), "w": torch.ones(2, 3)}, torch.ones(4)
+    copied = arms._copied(given)
+    assert all(torch.equal(copied[name], given[name]) for name in given)
+    assert {copied[name].data_ptr() for name in given}.isdisjoint(given[name].data_ptr() for name in given)
+    for other in (
+        {"x": one[:2]},
+        {"x": one, "y": one},
+        {"x": 1},
+        [one],
+        {"x": torch.ones(2, 3).T},
+        {"x": torch.nn.Parameter(one)},
+    ):
+        assert arms._copied(other) is None, other
