@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import plan
-from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, refuse_unknown
+from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, modules_with, refuse_unknown
 from benchmarks.coordinator.orders import CaseCounter, Report, objects
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, make_directories, remove_directories, started
 from benchmarks.coordinator.trial import CaseEntries, Session
@@ -250,6 +250,7 @@ def ask_candidates(
             first = devices[0] if devices else {"arch": arch or "cpu", "compute_units": None}
             place = {"arch": first["arch"], "compute_units": compute_units or first["compute_units"]}
             which = {"kernel": kernel, "cases": list(cases), "backends": list(backends), "place": place}
+            which["modules"] = modules_with(checkout, [kernel])
             [entries] = pool.ask("listing candidates", START_S, "candidates", **which)
     except StepFailed as error:
         raise UsageError(error.failure.why) from error

@@ -108,7 +108,7 @@ def describe(
     asked = [
         (checkout, "declare", {"place": _place(seen), "protocol": dict(terms), "module": module, **more})
         for checkout, seen in zip(checkouts, probed, strict=True)
-        for modules in [_modules(checkout, kernels)]
+        for modules in [modules_with(checkout, kernels)]
         for more in [{"modules": modules, "renamed": dict(checkout.renamed)}]
         for module in modules
     ]
@@ -159,7 +159,7 @@ def _place(seen: Json) -> JsonObject:
     return {"device": device, "arch": first["arch"], "compute_units": first["compute_units"]}
 
 
-def _modules(checkout: Checkout, kernels: Sequence[str] = ()) -> list[str]:
+def modules_with(checkout: Checkout, kernels: Sequence[str] = ()) -> list[str]:
     """Every module of the checkout that may declare kernels, found without importing one.
 
     kernels: only the modules that reach the declaration of one of these, unless that is not certain.

@@ -13,7 +13,6 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -33,8 +32,7 @@ def declarations(
     Of one module; what it imports is imported.  modules: of the checkout; homes: those that have the same kernel.
     place: world is filled in per case.  renamed: see under_current_names.
     """
-    registry, spec = contract("registry"), contract("spec")
-    registry._modules = lambda packages, broken: iter((module,))  # in every version since the first of 2026-11
+    spec = contract("spec")
     try:
         importlib.import_module(module)
     except Exception:
@@ -42,7 +40,7 @@ def declarations(
     except BaseException as error:
         why = f"the import raised {type(error).__name__}: {first_line(error)}"
         return {"kernels": {}, "homes": {}, "broken": [_broken(module, why, traceback.format_exc())]}
-    found = registry.discover(())
+    found = _discovered([module])
     broken = [_broken(b.module, b.reason, b.traceback) for b in found.broken]
     kernels, homes = {}, {}
     for name, kernel in found.kernels.items():
@@ -55,6 +53,16 @@ def declarations(
             why = f"the declaration of {name} cannot be read: {type(error).__name__}: {first_line(error)}"
             broken.append(_broken(module, why, traceback.format_exc()))
     return {"kernels": kernels, "homes": homes, "broken": broken}
+
+
+def _discovered(modules: Iterable[str]) -> Any:
+    """The registry of these modules alone."""
+    registry = contract("registry")
+    every, registry._modules = registry._modules, lambda packages, broken: iter(modules)  # in every version of it
+    try:
+        return registry.discover(())
+    finally:
+        registry._modules = every
 
 
 def _held(module: Any) -> Iterable[Any]:
@@ -145,14 +153,14 @@ def _origin(text: str | None) -> str:
 
 
 def listed(
-    checkout: Path, kernel: str, cases: Sequence[str], backends: Sequence[str], place: JsonObject
+    kernel: str, cases: Sequence[str], backends: Sequence[str], place: JsonObject, modules: Sequence[str]
 ) -> list[JsonObject]:
-    """One entry for each case and backend that fit.  place: arch and compute_units, as in kernels.spec.Place.
+    """One entry for each case and backend that fit.  place: arch and compute_units, as in kernels.spec.Place.  modules:
+    that may hold the kernel.
 
     config and candidates are all knobs of a launch; overrides: of each candidate, what differs from config.
     """
-    registry, spec = contract("registry"), contract("spec")
-    found = registry.discover(registry.listed_packages(checkout)).kernels
+    spec, found = contract("spec"), _discovered(modules).kernels
     if kernel not in found:
         raise Refused("error", f"no kernel {kernel!r}; known: {', '.join(sorted(found)) or 'none'}")
     declared = found[kernel]

@@ -119,7 +119,7 @@ class Service:
         from . import declare
 
         self._refuse_other_contracts()
-        return declare.listed(self._checkout, **asked)
+        return declare.listed(**asked)
 
     def do_bringup(self, probe: str, place: JsonObject) -> list[JsonObject]:
         """The rows of a step of the bring-up; probe: a function of benchmarks.bringup.probes."""

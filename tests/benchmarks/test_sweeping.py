@@ -316,9 +316,9 @@ CASE = "n4096_k4096_m64_fp16"
 
 
 def test_a_backend_without_candidates_and_an_architecture_without_a_rule_say_so():
-    entries = {one["backend"]: one for one in declare.listed(ROOT, "gemm", [CASE], [], PLACE)}
+    entries = {one["backend"]: one for one in declare.listed("gemm", [CASE], [], PLACE, ["kernels.gemm"])}
     assert (entries["blas"]["baseline"], entries["blas"]["candidates"], entries["blas"]["knobs"]) == (True, [], {})
-    [other] = declare.listed(ROOT, "gemm", [CASE], ["triton"], {"arch": "gfx90a", "compute_units": None})
+    [other] = declare.listed("gemm", [CASE], ["triton"], {"arch": "gfx90a", "compute_units": None}, ["kernels.gemm"])
     assert other["why"].startswith("no GEMM configuration for arch 'gfx90a'")
     assert (other["config"], other["candidates"]) == (None, [])
 
@@ -333,7 +333,7 @@ def test_a_backend_without_candidates_and_an_architecture_without_a_rule_say_so(
 )
 def test_unknown_names_are_refused(asked, words):
     with pytest.raises(Refused, match=words):
-        declare.listed(ROOT, *asked, PLACE)
+        declare.listed(*asked, PLACE, ["kernels.gemm"])
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.coordinator.checkouts import Checkout, _modules, describe, refuse_unknown
+from benchmarks.coordinator.checkouts import Checkout, describe, modules_with, refuse_unknown
 from benchmarks.plan import UsageError
 from benchmarks.reach import declared
 from benchmarks.sources import Unreadable, names_in, of_folder
@@ -100,8 +100,8 @@ def test_modules_that_cannot_hold_what_is_asked_for_are_not_imported(tmp_path):
     (tmp_path / "kernels").mkdir()
     for name, text in files.items():
         (tmp_path / "kernels" / f"{name}.py").write_text(IMPORT + text)
-    assert _modules(Checkout("head", tmp_path), ["a"]) == ["kernels", "kernels.a", "kernels.b"]
-    assert _modules(Checkout("base", tmp_path, renamed={"c": "new"}), ["new"]) == ["kernels", "kernels.c"]
-    assert len(_modules(Checkout("head", tmp_path))) == 4
+    assert modules_with(Checkout("head", tmp_path), ["a"]) == ["kernels", "kernels.a", "kernels.b"]
+    assert modules_with(Checkout("base", tmp_path, renamed={"c": "new"}), ["new"]) == ["kernels", "kernels.c"]
+    assert len(modules_with(Checkout("head", tmp_path))) == 4
     (tmp_path / "kernels" / "d.py").write_text(IMPORT + "k = Kernel(NAME)")
-    assert len(_modules(Checkout("head", tmp_path), ["a"])) == 5
+    assert len(modules_with(Checkout("head", tmp_path), ["a"])) == 5
