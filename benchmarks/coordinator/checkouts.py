@@ -162,23 +162,24 @@ def _place(seen: Json) -> JsonObject:
 def modules_with(checkout: Checkout, kernels: Sequence[str] = ()) -> list[str]:
     """Every module of the checkout that may declare kernels, found without importing one.
 
-    kernels: only the modules that reach the declaration of one of these, unless that is not certain.
+    kernels: only the modules that reach the declaration of one of these, and all where it is not certain which do.
     """
     found = []
     for package, home in zip(listed_packages(checkout), checkout.code.tree.homes, strict=True):
         names = [info.name for info in pkgutil.iter_modules([str(checkout.path / home)])]
         found += [package, *(f"{package}.{name}" for name in names if registry.declares(package, name))]
-    return [module for module in found if _may_hold(checkout, module, kernels)]
+    parts = _parts_of(checkout, kernels)
+    return [one for one in found if not parts or any(is_of_part(f, p) for f in checkout.code.files(one) for p in parts)]
 
 
-def _may_hold(checkout: Checkout, module: str, kernels: Sequence[str]) -> bool:
-    """Whether one of these kernels, or any if there are none, may be in a module, by what the module imports."""
+def _parts_of(checkout: Checkout, kernels: Sequence[str]) -> set[str]:
+    """Where some kernels are declared; nothing where that is not certain of each."""
     try:
         homes = reach.declared(checkout.code.tree) if kernels else {}
     except Unreadable:
-        return True
-    parts = {part for name, own in homes.items() if current_kernel(name, checkout.renamed) in kernels for part in own}
-    return not kernels or any(is_of_part(path, part) for path in checkout.code.files(module) for part in parts)
+        return set()
+    of_each = [[own for name, own in homes.items() if current_kernel(name, checkout.renamed) == one] for one in kernels]
+    return {part for declared in of_each for own in declared for part in own} if all(of_each) else set()
 
 
 def _description(checkout: Checkout, seen: Json, answers: Json) -> Description:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.coordinator.checkouts import Checkout, modules_with
 from benchmarks.coordinator.ranks import Failed, Failure, StepFailed, WorkerPool
 from benchmarks.isa.compile import environment, said_by_compiler, target
 from benchmarks.reach import CheckoutCode
@@ -173,6 +174,7 @@ class CompilePool:
             "cache": str(setting.cache.resolve()),
             "compute_units": setting.compute_units or assumed_units(arch),
             "choose": dataclasses.asdict(choice),
+            "modules": modules_with(Checkout("head", setting.tree.resolve()), choice.kernels),
         }
         self.listing: JsonObject | None = None
         self.failure = ""

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import naming
 from ..shapes import Json, JsonObject
-from ..worker.declare import named
+from ..worker.declare import discovered, named
 from .compile import ARCHES, Cache, Compiler, first_cause
 
 TAKE_KNOBS = "declare it as (case, arch, **knobs) and put them over config()"
@@ -22,17 +22,17 @@ UNDECLARED = "the backend has no isa() declaration: nothing of it can be compile
 class Units:
     """Everything a tree declares for one architecture, in a fixed order."""
 
-    def __init__(self, arch: str, tree: Path, compute_units: int) -> None:
-        self._arch, self._tree, self._compute_units = arch, tree, compute_units
+    def __init__(self, arch: str, compute_units: int) -> None:
+        self._arch, self._compute_units = arch, compute_units
         self.declared: list[Any] = []
 
-    def gather(self, choose: JsonObject) -> JsonObject:
+    def gather(self, choose: JsonObject, modules: Sequence[str]) -> JsonObject:
         """{"units": [{kernel, backend, case, label, status?, why?}], "broken": [{module, why}], ...}, as declared.
 
-        "known", "backends" and "cases": the names there are to choose from, of all and of the chosen kernels.
+        modules: that are imported.  "known", "backends" and "cases": the names there are to choose from, of all and of
+        the chosen kernels.
         """
-        registry = naming.contract("registry")
-        found = registry.discover(registry.listed_packages(self._tree))
+        found = discovered(modules)
         chosen = [k for k in found.kernels.values() if not choose["kernels"] or k.name in choose["kernels"]]
         units = self._of_points(chosen, choose["points"])
         units += [unit for kernel in chosen if not choose["points"] for unit in self._of_kernel(kernel, choose)]
@@ -143,12 +143,14 @@ class UnitCompiler:
     """Compiles the units of a tree, by their number (asked for by benchmarks.isa.pool)."""
 
     def __init__(self, tree: Path) -> None:
-        self._tree, self._written = tree, Log()
+        self._written = Log()
 
-    def listing(self, arch: str, cache: str, compute_units: int, choose: JsonObject) -> JsonObject:
+    def listing(
+        self, arch: str, cache: str, compute_units: int, choose: JsonObject, modules: Sequence[str]
+    ) -> JsonObject:
         """The version of Triton, and the units; see Units.gather."""
-        self._compiler, self._units = Compiler(arch, Cache(Path(cache))), Units(arch, self._tree, compute_units)
-        return {"triton": self._compiler.version} | self._units.gather(choose)
+        self._compiler, self._units = Compiler(arch, Cache(Path(cache))), Units(arch, compute_units)
+        return {"triton": self._compiler.version} | self._units.gather(choose, modules)
 
     def answer(self, index: int, launch_cache: bool) -> JsonObject:
         """The record of a unit; see Compiler.record."""
@@ -167,7 +169,6 @@ class Filler:
 
     def __init__(self, tree: Path) -> None:
         os.nice(NICE)
-        self._tree = tree
         self._units: Units | None = None
 
     def launches(self, asked: Sequence[Json], **about: Any) -> list[JsonObject]:
@@ -183,7 +184,7 @@ class Filler:
         """How many compilations of one of these are in the cache now."""
         kernel, arch = self._kernel(**about), about["arch"]
         if self._units is None:
-            self._units = Units(arch, self._tree, about["compute_units"])
+            self._units = Units(arch, about["compute_units"])
             self._compiler = Compiler(arch, Cache(Path(about["folder"])))
         units = self._units.of_arm(kernel, backend, kernel.case(case), dict(knobs))
         return sum(self._compiler.fill(unit, str)["status"] == "ok" for unit in units)

@@ -40,7 +40,7 @@ def declarations(
     except BaseException as error:
         why = f"the import raised {type(error).__name__}: {first_line(error)}"
         return {"kernels": {}, "homes": {}, "broken": [_broken(module, why, traceback.format_exc())]}
-    found = _discovered([module])
+    found = discovered([module])
     broken = [_broken(b.module, b.reason, b.traceback) for b in found.broken]
     kernels, homes = {}, {}
     for name, kernel in found.kernels.items():
@@ -55,7 +55,7 @@ def declarations(
     return {"kernels": kernels, "homes": homes, "broken": broken}
 
 
-def _discovered(modules: Iterable[str]) -> Any:
+def discovered(modules: Iterable[str]) -> Any:
     """The registry of these modules alone."""
     registry = contract("registry")
     every, registry._modules = registry._modules, lambda packages, broken: iter(modules)  # in every version of it
@@ -160,7 +160,7 @@ def listed(
 
     config and candidates are all knobs of a launch; overrides: of each candidate, what differs from config.
     """
-    spec, found = contract("spec"), _discovered(modules).kernels
+    spec, found = contract("spec"), discovered(modules).kernels
     if kernel not in found:
         raise Refused("error", f"no kernel {kernel!r}; known: {', '.join(sorted(found)) or 'none'}")
     declared = found[kernel]
