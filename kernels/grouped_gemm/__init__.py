@@ -111,10 +111,10 @@ def _declared(
 
 
 def _small(case: Case, backend: str, knobs: Mapping[str, Any]) -> Iterator[Small]:
-    """Groups of all sizes with a tail in every dimension; few groups of one tile without."""
+    """Groups of all sizes with a tail in every dimension; without, two tiles for each program."""
     m, n, k = (knobs[name] for name in ("block_m", "block_n", "block_k"))
     yield Small({"G": 5, "M": 24, "N": n + 16, "K": k + 40, "routing": "extreme"})
-    yield Small({"G": 2, "M": m // 2, "N": 128, "K": 128, "routing": "mild"})
+    yield Small({"G": 2, "M": m // 2, "N": 2 * max(m, n) * knobs["groups_per_cu"], "K": 3 * k, "routing": "mild"})
 
 
 def _add_others(kernel: Kernel, product: str) -> None:

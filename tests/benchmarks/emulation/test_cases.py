@@ -22,7 +22,7 @@ from benchmarks.plan import UsageError
 from ci.__main__ import main
 from kernels.all_gather import all_gather
 from kernels.gemm import gemm
-from kernels.grouped_gemm import grouped_gemm_dgrad, grouped_gemm_forward, grouped_gemm_wgrad
+from kernels.grouped_gemm import grouped_gemm_dgrad, grouped_gemm_forward, grouped_gemm_wgrad, routing
 from kernels.moe_gemm2_mxfp4 import moe_gemm2_mxfp4
 from kernels.spec import Tolerance
 from tests.benchmarks.emulation import kernels
@@ -52,6 +52,18 @@ def test_every_set_of_knobs_of_a_launch_is_executed(small):
         launched = [gemm.backends["triton"].knobs(one, arch) for one in gemm.cases]
         executed = [one.knobs for one in small if (one.operator, one.arch) == ("gemm", arch)]
         assert all(knobs in executed for knobs in launched)
+
+
+@pytest.mark.parametrize("name", ["grouped_gemm_forward", "grouped_gemm_wgrad"])
+def test_each_program_of_a_grouped_product_has_two_tiles(small, name):
+    for one in (one for one in small if one.operator == name and one.case.routing == "mild"):
+        of = one.knobs
+        rows = [-(-count // of["block_m"]) for count in routing.lens("mild", one.case.G, one.case.M)]
+        by_group = one.case.G * (one.case.N // of["block_m"]) * -(-one.case.K // of["block_n"])
+        tiles = by_group if name.endswith("wgrad") else sum(rows) * (one.case.N // of["block_n"])
+        assert tiles >= 2 * one.units * of["groups_per_cu"]
+        if name.endswith("forward"):  # the last step reads the buffer into which the next tile's first step is copied
+            assert one.case.K // of["block_k"] % of["num_stages"] == 1
 
 
 @pytest.fixture
