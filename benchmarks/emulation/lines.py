@@ -57,6 +57,16 @@ def ordered(roots: Iterable[Node]) -> list[Node]:
     return [found[number] for number in sorted(found)]
 
 
+def _rows_of(index: Node) -> tuple[Any, Any] | None:
+    """From which row each row of lanes reads, and from which of its places, if these are constant and alike in all."""
+    if index.what != "lanes":
+        return None
+    dtype, contents = index.data
+    lanes = np.frombuffer(contents, dtype).astype(np.int64).reshape(-1, CHUNK)
+    rows, places = lanes // CHUNK, lanes % CHUNK
+    return (rows[:, 0], places[0]) if (rows == rows[:, :1]).all() and (places == places[0]).all() else None
+
+
 MOST_TESTS = 4
 """Of which a choice is made one after the other."""
 
@@ -340,10 +350,22 @@ class Lower:
     def do_across(self) -> str:
         body, (source, index) = self.body, self.node.args
         kind, wide = body.memory_type(source), scalar_type(index.dtype)
+        if rows := _rows_of(index):
+            return self.from_memory(source, self.of_row(kind, *rows), True)
         places = body.value(index, True)
         if wide != "i64":
             places = body.put(f"zext <{CHUNK} x {wide}> {places} to <{CHUNK} x i64>")
         return self.from_memory(source, self.gathered(kind, body.slot(self.node), places), True)
+
+    def of_row(self, kind: str, rows: Any, places: Any) -> str:
+        """Lanes of one row for each, in the same order."""
+        body, many = self.body, f"<{CHUNK} x {kind}>"
+        table = body.table("i64", (rows * CHUNK).tobytes())
+        place = body.at(table, body.put(f"lshr i64 {body.chunk_start}, 1"))
+        start = body.put(f"load i64, ptr {place}")
+        slot = body.put(f"getelementptr {kind}, ptr {body.slot(self.node)}, i64 {start}")
+        row, order = body.put(f"load {many}, ptr {slot}"), ", ".join(f"i32 {one}" for one in places)
+        return body.put(f"shufflevector {many} {row}, {many} poison, <{CHUNK} x i32> <{order}>")
 
     def gathered(self, kind: str, base: str, places: str) -> str:
         body = self.body

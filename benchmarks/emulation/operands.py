@@ -233,7 +233,7 @@ def _moved_lanes(control: int) -> tuple[Any, Any]:
         0x13C: ((lane - 1) % LANES, True),
         0x140: (row + 15 - inside, True),
         0x141: (lane // 8 * 8 + 7 - lane % 8, True),
-        0x142: (row - 1, row > 0),
+        0x142: ((row - 1) % LANES, row > 0),
         0x143: (lane * 0 + 31, lane >= 32),
         0x150 | by: (row + by, True),
     }
@@ -246,7 +246,8 @@ def _moved_lanes(control: int) -> tuple[Any, Any]:
     if control not in moves:
         raise Unknown(f"DPP control {control:#x}")
     source, valid = moves[control]
-    return np.where(valid, source, lane), valid & (lane >= 0)
+    alike = control in (0x142, 0x143)  # of every row, whose lanes all read one of another: also where there is none
+    return source if alike else np.where(valid, source, lane), valid & (lane >= 0)
 
 
 def _from_lanes(inst: Any, read: Reader) -> Reader:

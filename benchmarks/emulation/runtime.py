@@ -108,20 +108,27 @@ def module() -> str:
 
 
 def _stride(made: Any) -> Any:
-    """How many bytes each lane's address is after the one before, where all lanes access memory; -1 if it differs."""
+    """How many bytes each lane's address is after the one before, where the first lanes access memory; -1 if it differs
+    or others do."""
     c = Code(made, "stride", "i", "pi")
     addresses, mask = c.args
-    none, part = c.const(-1), c.ir.VectorType(c.i64, PART)
-    c.returned_if(c.b.icmp_signed("!=", mask, none), none)
+    none, part, count = c.const(-1), c.ir.VectorType(c.i64, PART), c.b.ctpop(mask)
+    c.returned_if(c.b.icmp_unsigned("!=", c.b.and_(mask, c.b.add(mask, c.const(1))), c.const(0)), none)
     first = c.get(addresses)
     step = c.b.sub(c.field(addresses, 8), first)
+    step = c.b.select(c.b.icmp_unsigned("==", mask, c.const(1)), c.const(0), step)
     c.returned_if(c.b.icmp_unsigned(">", step, c.const((1 << 32) - 1)), none)
+    last = c.get(c.element(addresses, c.b.sub(count, c.const(1))))
+    end = c.b.add(first, c.b.mul(step, c.b.sub(count, c.const(1))))
+    c.returned_if(c.b.icmp_unsigned("!=", last, end), none)
     places = c.ir.Constant(part, [*range(PART)])
     expected = c.b.add(c.splat(first, count=PART), c.b.mul(c.splat(step, count=PART), places))
     following, unlike = c.splat(c.b.mul(step, c.const(PART)), count=PART), c.ir.Constant(part, None)
     for start in range(0, LANES, PART):
         there = c.b.load(c.at(addresses, 8 * start), typ=part, align=8)
-        unlike, expected = c.b.or_(unlike, c.b.xor(there, expected)), c.b.add(expected, following)
+        on = c.b.icmp_signed("<", places, c.splat(c.b.sub(count, c.const(start)), count=PART))
+        unlike = c.b.or_(unlike, c.b.select(on, c.b.xor(there, expected), c.ir.Constant(part, None)))
+        expected = c.b.add(expected, following)
     c.b.ret(c.b.select(c.b.icmp_unsigned("==", c.reduced("or", unlike), c.const(0)), step, none))
     return c.function
 
@@ -154,7 +161,7 @@ def _reach(made: Any, stride: Any, span: Any) -> None:
         with c.b.if_else(c.b.icmp_signed(">=", c.b.call(stride, [addresses, mask]), c.const(0))) as (then, otherwise):
             with then:
                 c.put(both, 0, c.get(addresses))
-                c.put(both, 8, c.field(addresses, 8 * (LANES - 1)))
+                c.put(both, 8, c.get(c.element(addresses, c.b.sub(c.b.ctpop(mask), c.const(1)))))
             with otherwise:
                 c.b.call(span, [addresses, mask, both])
         low, high = c.field(both, 0), c.field(both, 8)
@@ -241,7 +248,8 @@ def _count_memory(made: Any, functions: dict[str, Any]) -> Any:
     )
     with c.b.if_then(c.b.icmp_unsigned("<=", stride, c.const(64))):  # they leave out no line
         first = c.get(addresses)
-        line, last = c.b.lshr(first, c.const(6)), c.field(addresses, 8 * (LANES - 1))
+        count = c.b.ctpop(mask)
+        line, last = c.b.lshr(first, c.const(6)), c.get(c.element(addresses, c.b.sub(count, c.const(1))))
         many = c.b.sub(c.b.lshr(c.b.add(last, c.b.sub(size, c.const(1))), c.const(6)), c.b.sub(line, c.const(1)))
         with c.repeat(c.b.udiv(c.b.add(many, c.const(MARKED_AT_ONCE - 1)), c.const(MARKED_AT_ONCE))) as part:
             begun = c.b.mul(part, c.const(MARKED_AT_ONCE))
@@ -249,7 +257,7 @@ def _count_memory(made: Any, functions: dict[str, Any]) -> Any:
             some = c.b.select(c.b.icmp_unsigned("<", left, c.const(MARKED_AT_ONCE)), left, c.const(MARKED_AT_ONCE))
             c.b.call(functions["mark"], [bits, c.b.add(c.b.sub(line, first_line), begun), some])
         apart = c.b.icmp_unsigned("!=", stride, c.const(0))
-        lanes = c.b.select(apart, c.const(LANES), c.const(1))
+        lanes = c.b.select(apart, count, c.const(1))
         c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), c.b.mul(size, lanes))
         c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), many)
         c.b.ret_void()
@@ -428,7 +436,8 @@ def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local:
     with c.b.if_then(c.b.icmp_unsigned("==", mask, c.const(0))):
         c.b.ret_void()
     stride = c.b.call(functions["stride"], [addresses, mask])
-    even, given = c.b.icmp_unsigned("==", stride, c.const(size)), [context, record, addresses, mask]
+    even = c.b.and_(c.b.icmp_unsigned("==", stride, c.const(size)), c.b.icmp_signed("==", mask, c.const(-1)))
+    given = [context, record, addresses, mask]
     if local:
         count = _count_local(c.b.module, functions, size, what == "load")
         c.b.call(count, [*given, stride])
