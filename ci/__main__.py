@@ -21,7 +21,7 @@ import click
 # `-m` puts the current folder first, in which somebody else may have a package `benchmarks`
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from benchmarks import lifetime
-from ci.calling import log_width
+from ci import log_width
 
 USAGE, INTERRUPTED = 3, 130
 

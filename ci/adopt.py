@@ -17,7 +17,7 @@ from rich.console import Console
 from benchmarks.emulation.device.program import Emulated, emulated
 from benchmarks.emulation.installed import missing
 from benchmarks.shapes import built
-from ci.calling import inherited_paths
+from ci import inherited_paths
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import (
     INTERRUPTED,

@@ -24,8 +24,8 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks import lifetime
+from ci import inherited_paths
 from ci.bars import ProgressBars, event_in, json_object, printable
-from ci.calling import inherited_paths
 from ci.git.repository import LocalCheckout
 
 HARNESS = Path(__file__).resolve().parent.parent

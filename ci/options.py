@@ -19,7 +19,7 @@ from rich.table import Table
 
 from benchmarks.shapes import LARGEST
 from benchmarks.trial_file import LATEST_MS, REGIMES, ROLES
-from ci.calling import log_width
+from ci import log_width
 from ci.gpu_locks import device_locks
 from ci.harness import HEAPS, TIERS, MeasurePlan, machine_kind
 from ci.whole_files import check_parent, check_writable

@@ -16,7 +16,7 @@ import time
 import click
 import pytest
 
-from ci import calling
+import ci
 from ci.__main__ import FORMERLY, LISTED_ALONE, VERBS, main
 from ci.report import markdown, words
 from ci.report.model import Side
@@ -139,7 +139,7 @@ def toy(tmp_path_factory):
 
 
 def started(folder, words):
-    argv = [sys.executable, *calling.VERBS, *shlex.split(words)]
+    argv = [sys.executable, *ci.VERBS, *shlex.split(words)]
     return subprocess.Popen(
         argv, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -23,8 +23,8 @@ from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan, again, mea
 from ci.judging.live import Interrupted, is_asked
 from ci.judging.types import OUTCOMES
 from ci.report.words import plain
+from ci.stats import FloatArray
 from ci.stats.interval import shifts
-from ci.stats.types import FloatArray
 from ci.trials.comparisons import Comparison, comparisons
 from ci.trials.file import Followed
 from ci.trials.trial import Trial

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from ci.stats.types import FloatArray
+from ci.stats import FloatArray
 
 # A search as values: its row of places, what its trials came to, how it ended.
 

@@ -18,8 +18,8 @@ from ci.judging.policy import Settings
 from ci.options import JSON, NO_VERDICT, PASS, REGRESSION, Given, option, print_json, verb
 from ci.report.document import Sheet, markdown
 from ci.report.words import interval, percent, plain, plural
+from ci.stats import Step
 from ci.stats.steps import SHORTEST, find
-from ci.stats.types import Step
 from ci.tables import ABSENT, TableError, read_cells
 
 Better = Literal["lower", "higher"]

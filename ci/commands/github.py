@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from ci.calling import INSTALLED
+from ci import INSTALLED
 from ci.github import comment
 from ci.github.client import GitHub, of_environment
 from ci.github.comment import pull_requests, write_comment

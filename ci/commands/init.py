@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 import click
 import jinja2
 
-from ci.calling import origin
+from ci import origin
 from ci.git.command import git_or_none
 from ci.git.repository import Repository
 from ci.harness import HARNESS
@@ -36,7 +36,7 @@ WORKFLOWS = ("ridgeline.yml", "ridgeline_comment.yml", "ridgeline_gpu.yml", "rid
 SOURCE = re.compile(
     r"git\+(?:https://|ssh://git@|git@)github\.com[/:](?P<name>[^/]+/[^/]+?)(?:\.git)?/?@(?P<commit>[0-9a-f]{40})"
 )
-"""A package that pip took from GitHub (ci.calling.origin)."""
+"""A package that pip took from GitHub (ci.origin)."""
 
 
 class InitError(Exception):

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from ci.calling import VERBS
+from ci import VERBS
 from ci.commands.measuring import here
 from ci.git.command import GitError
 from ci.options import DRY_RUN, FOLDER, JSON, PASS, THERE, USAGE, Given, flag, option, print_json, several, verb

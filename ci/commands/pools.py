@@ -16,7 +16,7 @@ import click
 from rich.table import Table
 
 from benchmarks import lifetime
-from ci.calling import VERBS
+from ci import VERBS
 from ci.git.repository import Commit, Repository
 from ci.github.client import API, GitHub
 from ci.harness import TIERS, machine_kind

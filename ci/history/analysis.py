@@ -34,8 +34,8 @@ from ci.history.types import (
     event_id,
     event_of,
 )
+from ci.stats import FloatArray, Step
 from ci.stats.steps import SHORTEST, find
-from ci.stats.types import FloatArray, Step
 
 SAME_CHANGE = 2
 """Recorded commits within which steps of one kernel are one event: the tolerance of the detector."""

@@ -17,7 +17,7 @@ from pandas.api.extensions import ExtensionArray
 from ci.git.repository import history_order
 from ci.history.series import Tracks
 from ci.history.types import Cause, CommitOrder, EventKind, SeriesKey
-from ci.stats.types import Step
+from ci.stats import Step
 
 MACHINE = "isa"
 """The machine of these records in asv's sense: code depends on the commit and on Triton, not on who compiled it."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from ci.history.types import SeriesKey
-from ci.stats.types import FloatArray
+from ci.stats import FloatArray
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

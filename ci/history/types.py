@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.shapes import finite
 from ci.git.command import GitError, git
 from ci.records.ledger import Explanation
-from ci.stats.types import Step
+from ci.stats import Step
 
 
 class Direction(enum.StrEnum):

@@ -35,7 +35,7 @@ from ci.judging.types import (
     is_meant_to_be_gone,
     verdict_by_states,
 )
-from ci.stats import anomalies
+from ci.stats import FloatArray, PairedRounds, anomalies
 from ci.stats.interval import Effect, Sample, Scale, adjusted, effects, samples
 from ci.stats.sequential import (
     CONFIRMING_TAIL,
@@ -54,7 +54,6 @@ from ci.stats.sequential import (
     significant,
     trials_needed,
 )
-from ci.stats.types import FloatArray, PairedRounds
 from ci.trials.comparisons import Comparison, Status
 from ci.trials.trial import Trial
 

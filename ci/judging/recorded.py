@@ -23,7 +23,7 @@ from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.records import store
 from ci.records.ledger import machine_folders
 from ci.records.pooling import Place
-from ci.stats.types import FloatArray
+from ci.stats import FloatArray
 from ci.trials.comparisons import Comparison, comparisons, undeclared
 from ci.trials.file import Problem, TrialFile, unpacked
 from ci.trials.trial import Trial
@@ -136,20 +136,14 @@ def _missing(results: Path, machines: Sequence[str], base: str, head: str) -> st
         return (
             f"{results} holds no records; `ridgeline run` measures, `ridgeline records add --help` is for trial files"
         )
-    recorded = [f"{name}: {_recorded_there(results, name, (base, head))}" for name in machines]
+    by_commit = (
+        f"{commit[:8]} by {', '.join(name for name in machines if store.places(results, name, commit)) or 'none'}"
+        for commit in (base, head)
+    )
     return (
-        f"no machine has recorded both {base[:8]} and {head[:8]} in the same environment ({' | '.join(recorded)}); "
+        f"no machine has recorded both {base[:8]} and {head[:8]} in the same environment ({'; '.join(by_commit)}); "
         "`asv show --results` or the site list what is there; measure the missing one with `ridgeline run`"
     )
-
-
-def _recorded_there(results: Path, machine: str, commits: Sequence[str]) -> str:
-    have = []
-    for commit in commits:
-        places = store.places(results, machine, commit)
-        if places:
-            have.append(f"{commit[:8]} in {', '.join(place.env for place in places)}")
-    return "; ".join(have) or "neither"
 
 
 # What a trial says of itself, held against what we know of the run that should have produced it.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from benchmarks.shapes import number
 from benchmarks.trial_file import FAILED, Status, not_looked_at
-from ci.stats.types import Role
+from ci.stats import Role
 from kernels.project import current_name
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ci.calling import INSTALLED, VERBS, origin
+from ci import INSTALLED, VERBS, origin
 from ci.pools.file import NO_GPU, SECRET, Container, Isolation, Pool, Pools, PoolsError, User
 
 PARTS = Path(__file__).resolve().parent / "shell"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from ci.stats.types import Clocks
+from ci.stats import Clocks
 from ci.trials.trial import Trial
 
 HARMLESS = re.compile(r"none|idle|application clocks|display clocks|sync boost|software power cap")

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from benchmarks.trial_file import FAILED, Status
-from ci.stats.types import FloatArray
+from ci.stats import FloatArray
 from ci.trials.trial import Arm, BrokenModule, Checkout, Declaration, Environment, Machine, Trial
 
 Key = tuple[str, str, str]

@@ -16,7 +16,7 @@ from ci.git.repository import LocalCheckout
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.records.ledger import SUSTAINED, Explanation
 from ci.report.document import Bullet
-from ci.stats.types import Clocks
+from ci.stats import Clocks
 from ci.trials.trial import Checkout, Trial, ran_differently
 
 Scalar = str | int | float | bool | None

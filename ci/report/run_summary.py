@@ -16,8 +16,7 @@ from ci.judging.types import Judgement
 from ci.records import rates
 from ci.report.model import ReportWarning, costs_of, grouped, skips_of
 from ci.report.words import duration, plain, plural, rate, told
-from ci.stats import anomalies
-from ci.stats.types import FloatArray
+from ci.stats import FloatArray, anomalies
 from ci.trials.trial import Trial
 
 Key = tuple[str, str, str]

@@ -13,7 +13,7 @@ from ci.records.ledger import Explanation, TriedCause
 from ci.records.rates import Rate
 from ci.report.document import Bullet
 from ci.report.model import CaseCost, Report, Scalar, Side, Skip
-from ci.stats.types import Clocks
+from ci.stats import Clocks
 
 NOTHING = "-"
 

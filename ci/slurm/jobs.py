@@ -36,7 +36,7 @@ from pathlib import Path
 
 from benchmarks import lifetime
 from benchmarks.shapes import Unfit, built
-from ci.calling import INSTALLED, program
+from ci import INSTALLED, program
 from ci.git.command import git_or_none
 from ci.pools import file as pools_file
 from ci.pools.command import wrapped

@@ -12,7 +12,7 @@ from statistics import median
 
 import numpy as np
 
-from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
+from ci.stats import Clocks, FloatArray, PairedRounds, Role
 
 COLLAPSE_FACTOR = 3.0
 """A call this many times slower than the median of its arm has collapsed."""

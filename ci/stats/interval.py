@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit, logsumexp, ndtr
 
-from ci.stats.types import FloatArray, PairedRounds
+from ci.stats import FloatArray, PairedRounds
 
 # From the rounds of one trial to one log-ratio, its sampling variance, and what the rounds say about drift.
 #

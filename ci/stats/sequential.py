@@ -15,8 +15,8 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from ci.stats import FloatArray
 from ci.stats.interval import BLOCK, Sample, Shifts, stacked
-from ci.stats.types import FloatArray
 
 # Control of false alarms over all cases judged together.
 

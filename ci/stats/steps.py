@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from ci.stats.types import FloatArray, Step
+from ci.stats import FloatArray, Step
 
 WINDOW, UNDECIDED, OVERLAP = 1024, 256, 512
 """Points that are looked at together; of a full window, the newest that stay undecided; and the newest kept to compare

@@ -23,8 +23,8 @@ from scipy.special import ndtri
 from benchmarks.points import split
 from benchmarks.trial_file import WORST_FIRST, Status
 from ci.judging import policy
+from ci.stats import FloatArray, PairedRounds
 from ci.stats.interval import Scale, effects, samples, summaries
-from ci.stats.types import FloatArray, PairedRounds
 from ci.trials.file import read as read_file
 from ci.trials.trial import Arm, Declaration, Environment, Json, Machine, Trial
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.shapes import Unfit, anything, numbers, one_of, record, table, whole
 from benchmarks.trial_file import FORMAT, WORST_FIRST, Status, not_looked_at
-from ci.stats.types import Clocks, PairedRounds, Role
+from ci.stats import Clocks, PairedRounds, Role
 from ci.trials.file import Rejected, parse, unpacked
 from ci.trials.trial import Arm, CaseResult, Declaration, Json, Trial, ran_differently, unfit
 

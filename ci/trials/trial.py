@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks import trial_file
 from benchmarks.shapes import built
 from benchmarks.trial_file import Status
-from ci.stats.types import Clocks, FloatArray
+from ci.stats import Clocks, FloatArray
 
 # One batch of a sweep, as a trial line has it: points of one case, timed in turn with an anchor.
 

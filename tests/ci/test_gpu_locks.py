@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ci import gpu_locks
-from ci.calling import VERBS
+from ci import VERBS, gpu_locks
 from ci.gpu_locks import LockError, device_locks, lock_names
 from tests.kit import HANGS_S, mostly_nightly
 

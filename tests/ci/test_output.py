@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ci import bars, calling
+from ci import LOG_WIDTH, VERBS, bars
 from ci.options import out_console
 from ci.report import terminal
 from tests.ci.report import samples
@@ -49,14 +49,14 @@ def test_the_report_in_a_log_has_a_line_for_each_case():
     cases = (dataclasses.replace(worse, case=LONG), *others)
     report = dataclasses.replace(report, judgement=dataclasses.replace(report.judgement, cases=cases))
     out = io.StringIO()
-    terminal.show(report, Console(file=out, width=calling.LOG_WIDTH))
+    terminal.show(report, Console(file=out, width=LOG_WIDTH))
     [line] = [one for one in out.getvalue().splitlines() if one.strip().startswith(LONG)]
     assert "%" in line.removeprefix(f"  {LONG}")
 
 
 @pytest.mark.slow
 def test_a_verb_in_a_pipe_has_120_columns():
-    program = [sys.executable, *calling.VERBS]
+    program = [sys.executable, *VERBS]
     env = {name: text for name, text in os.environ.items() if name != "COLUMNS"}
     done = subprocess.run([*program, "--help"], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     assert "  check    The pull-request job: still right, slower, by how much, on which shapes.\n" in done.stdout

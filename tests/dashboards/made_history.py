@@ -8,7 +8,7 @@ from pathlib import Path
 from ci.history.analysis import History
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, EventState, HistoryEvent, Moved, SeriesKey
 from ci.records.ledger import Explanation, TriedCause
-from ci.stats.types import Step
+from ci.stats import Step
 from dashboards import build, files
 from dashboards.frame import Site, lanes
 

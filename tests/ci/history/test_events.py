@@ -15,7 +15,7 @@ from ci.history.reading import with_explanations
 from ci.history.triage import Triage, TriageEntry, TriageError
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, EventState, HistoryEvent, Moved, SeriesKey
 from ci.records.ledger import Explanation, RecordedCause
-from ci.stats.types import Step
+from ci.stats import Step
 from tests.kit import Repo
 
 ROW = [f"{number:040x}" for number in range(6)]

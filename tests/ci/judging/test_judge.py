@@ -11,8 +11,8 @@ import pytest
 from ci.judging.judge import judge
 from ci.judging.policy import FloorRule, Policy, load
 from ci.judging.types import Verdict
+from ci.stats import Clocks, PairedRounds
 from ci.stats.sequential import Progress
-from ci.stats.types import Clocks, PairedRounds
 from ci.trials.comparisons import Comparison, Status
 from tests.ci.judging import recorded_trials
 from tests.kit import calls

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ci import calling
+from ci import origin
 from ci.pools import command
 from ci.pools.command import wrapped
 from ci.pools.file import NO_GPU, Container, Isolation, Pool, PoolsError
@@ -247,7 +247,7 @@ def test_an_installed_ridgeline_installs_itself_from_where_it_came(monkeypatch):
 def test_where_it_came_from_is_what_pip_noted(monkeypatch, told, source):
     noted = SimpleNamespace(read_text=lambda name: told if name == "direct_url.json" else None)
     monkeypatch.setattr(importlib.metadata, "distribution", lambda name: noted)
-    assert calling.origin() == source
+    assert origin() == source
 
 
 @pytest.mark.parametrize("fit", [True, False])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.report import CaseCost, Report, ReportWarning, Side, Skip
-from ci.stats.types import Clocks
+from ci.stats import Clocks
 
 VERSIONS = {"torch": "2.11.0", "triton": "3.6.0"}
 BASE = Side("9f8e7d6c5b4a39281706f5e4d3c2b1a098765432", "main", environment=VERSIONS)

@@ -18,7 +18,7 @@ from ci.records.ledger import Explanation, TriedCause
 from ci.report import Report, ReportWarning, Side, Skip, json_report, markdown, terminal, words
 from ci.report.model import skips_of
 from ci.report.run_summary import minutes, seconds_of
-from ci.stats.types import Clocks
+from ci.stats import Clocks
 from tests.ci.made_trials import failed, parsed, trial
 from tests.ci.report import samples
 

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from ci.stats import anomalies
-from ci.stats.types import Clocks, PairedRounds
+from ci.stats import Clocks, PairedRounds, anomalies
 
 RNG = np.random.default_rng(5)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ci.stats import interval
+from ci.stats import PairedRounds, interval
 from ci.stats.interval import (
     CHUNK,
     RESOLUTION,
@@ -24,7 +24,6 @@ from ci.stats.interval import (
     samples,
     shifts,
 )
-from ci.stats.types import PairedRounds
 
 
 def made(draws, trials, inside=0.004, between=0.001, level=0.0, effect=0.0, seed=11):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import false_discovery_control
 
+from ci.stats import PairedRounds
 from ci.stats import interval as measured
 from ci.stats import sequential as grouping
 from ci.stats.interval import Shifts
@@ -29,7 +30,6 @@ from ci.stats.sequential import (
     significant,
     trials_needed,
 )
-from ci.stats.types import PairedRounds
 
 LOOKS = (4, 6, 8, 12)
 
