@@ -32,7 +32,7 @@ import os
 import statistics
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .interception import MOST, REGION, Interceptor, TimerCall, counter
@@ -85,7 +85,7 @@ class OwnClocks:
         self._to = to
         self._known: dict[Any, tuple[Sequence[Any], float | None]] = {}
         self._pairs: dict[tuple[int, int], tuple[Any, Any, float | None]] = {}
-        self._met: dict[Any, tuple[int, Any]] = {}
+        self._met: dict[str, tuple[int, float | None]] = {}
         self.untaken: list[str] = []
         self.totals: list[str] = []
 
@@ -105,22 +105,23 @@ class OwnClocks:
 
         once: one round.  whole: as the script has it, in so many rounds where they are alike.  many: rounds.
         reads: values by name that a round reads.  function: what is called, for its name.  rounds: variables that say
-        how many.  alike: so are the rounds of the loop around it.
+        how many.  alike: it does the same in every round of the loop around it.
         """
-        frame, place = sys._getframe(1), (site, _marks(reads))
-        times, known = self._met.get(place, (0, None))
-        if times >= ROUNDS and (seconds := self._held(known)) is not None:
+        times, seconds = self._met.get(site, (0, None))
+        if times >= ROUNDS and seconds is not None:
             return seconds * max(1, many())
+        frame = sys._getframe(1)
         if not self._to.wants(frame):
             whole(sys.maxsize)
             return None
 
         def asked() -> tuple[TimerCall, list[Any], Any]:
-            values = [value for _, read in reads if (value := _read(read)) is not _UNBOUND]
+            values = {name: value for name, read in reads if (value := _read(read)) is not _UNBOUND}
             named = _read(function) if function else None
             said = None if named is _UNBOUND else named
-            call = TimerCall(timer, once, tuple(values), function=said, rounds=rounds)
-            return call, values, (site, self._to.name(call, frame), _marks(reads))
+            call = TimerCall(timer, once, tuple(values.values()), function=said, rounds=rounds)
+            marks = tuple((name, _mark(value)) for name, value in values.items())
+            return call, list(values.values()), (site, self._to.name(call, frame), marks)
 
         before = self._to.taken
         whole(ROUNDS if self._held(asked()[-1]) is None else 1)
@@ -132,7 +133,7 @@ class OwnClocks:
             seconds = statistics.fmean(self._to.time(call, frame).seconds)
             self._known[key] = [ref for value in values if (ref := _weak(value))], seconds
         if alike:
-            self._met[place] = times + 1, key
+            self._met[site] = times + 1, seconds
         return seconds * max(1, many())
 
     def _held(self, key: Any) -> float | None:
@@ -183,10 +184,6 @@ def _read(read: Callable[[], Any]) -> Any:
         return read()
     except Exception:  # a name that has no value yet, an attribute that is not there
         return _UNBOUND
-
-
-def _marks(reads: Sequence[tuple[str, Callable[[], Any]]]) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, _mark(value)) for name, read in reads if (value := _read(read)) is not _UNBOUND)
 
 
 def _mark(value: Any) -> Any:
@@ -281,7 +278,7 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(first, ast.With) and self._profiles(first) and not _has_clock(first):
                 done += self._of_profiler(first)
                 continue
-            if isinstance(first, ast.With) and self._profiles(first) and not self._is_read(first.items):
+            if isinstance(first, ast.With) and self._profiles(first) and not self._is_read(first.items[0]):
                 done += first.body
                 continue
             done.append(first)
@@ -323,11 +320,11 @@ class _Rewriter(ast.NodeTransformer):
         items = [one.context_expr for one in node.items] if isinstance(node, ast.With) else []
         return any(_is_profiler(one) or getattr(one, "id", "") in self._profilers for one in items)
 
-    def _is_read(self, items: Sequence[ast.withitem]) -> bool:
+    def _is_read(self, item: ast.withitem) -> bool:
         """Whether a profiler is used anywhere but in its `with`."""
-        parts = [part for one in items for part in (one.context_expr, one.optional_vars)]
-        names = {part.id for part in parts if isinstance(part, ast.Name)}
-        return len(items) > 1 or _loads([self._scopes[-1]], names) > _loads(items, names)
+        name = getattr(item.optional_vars or item.context_expr, "id", "")
+        loads = [node for node in ast.walk(self._scopes[-1]) if isinstance(node, ast.Name) and node.id == name]
+        return sum(isinstance(node.ctx, ast.Load) for node in loads) > (item.optional_vars is None)
 
     # ---- where a region begins and ends --------------------------------------------------------------------------
 
@@ -421,12 +418,18 @@ class _Rewriter(ast.NodeTransformer):
         named = ast.Constant(timer or ("clock" if begins.host else "events"))
         counts = ast.Tuple([ast.Constant(n.id) for n in ast.walk(many) if isinstance(n, ast.Name)], ast.Load())
         site = ast.Constant(f"{self._file}:{self._count}")
-        around = self._loops[-1].body if self._loops else [self._scopes[-1]]
-        unread = _loads(around, written) == _loads(inside, written)  # what it writes has the script of its last round
-        alike = ast.Constant(bool(self._loops) and unread and _alike(inside, self._loops))
+        alike = ast.Constant(
+            bool(self._loops) and _alike(inside, self._loops) and not self._differ(inside, reads, written)
+        )
         taken = _call("region", site, named, _load(once), _load(whole), _lambda(many), pairs, function, counts, alike)
         made.append(ast.Assign([ast.Name(name, ast.Store())], taken))
         return made, name
+
+    def _differ(self, inside: list[ast.stmt], reads: Sequence[str], written: Sequence[str]) -> bool:
+        """Whether the loop around a region gives it other values in every round, or takes what it computes in each."""
+        own = set(map(id, _nodes(inside)))
+        others = [one for one in _nodes(self._loops[-1].body) if isinstance(one, ast.Name) and id(one) not in own]
+        return any(one.id in (reads if isinstance(one.ctx, ast.Store) else written) for one in others)
 
     def _loop(self, inside: list[ast.stmt]) -> ast.For | None:
         """The loop of range(n), if it is all that the region does beside waiting, for a device or for other ranks."""
@@ -605,11 +608,6 @@ def _work(body: Sequence[ast.stmt]) -> str:
     """What statements compute, as text, apart from waiting and flushing."""
     work = [one for one in body if not (_waits(one) or _flushes(one))]
     return " ".join(ast.dump(getattr(one, "value", None) or one) for one in work)
-
-
-def _loads(nodes: Sequence[ast.AST], names: Collection[str]) -> int:
-    """How often names are read."""
-    return sum(getattr(one, "id", "") in names and isinstance(one.ctx, ast.Load) for one in _nodes(nodes))  # type: ignore[attr-defined]
 
 
 def _outside_loops(node: ast.AST) -> Iterator[ast.AST]:
