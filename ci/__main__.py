@@ -33,7 +33,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "check": ("ab:check", "The pull-request job: still right, slower, by how much, on which shapes."),
         "ab": ("ab", "Compare two commits in lock-step, or judge recorded trials."),
         "run": ("run", "Measure this commit and record it."),
-        "verify": ("verify", "Is every backend right in every case here? Times nothing."),
+        "verify": ("doctor:verify", "Is every backend right in every case here? Times nothing."),
         "bisect": ("bisect", "Which commit, knob or environment changed a speed, with confidence."),
         "isa": ("isa", "What the compiler emits for MI300X, MI355X and H200; needs no GPU."),
         "emulate": ("emulate", "Any Triton program or test suite on an emulated MI300X or MI355X; needs no GPU."),
@@ -43,7 +43,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Tune": {
         "sweep": ("sweep", "Points (cases x knobs) against the default: which is best, how sure that is."),
         "tune": ("sweep:tune", "Write tables of tuned knobs from a sweep, and verify them again."),
-        "study": ("study", "Declared experiments: their points, record, table and figures."),
+        "study": ("sweep:study", "Declared experiments: their points, record, table and figures."),
     },
     "Show": {
         "site": ("site", "Build the dashboard from the records."),
@@ -54,7 +54,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Set up": {
         "doctor": ("doctor", "What this machine is, what can be measured on it, what to repair."),
-        "bringup": ("verify:bringup", "First contact with a node: heap, fences, RCCL, each backend."),
+        "bringup": ("doctor:bringup", "First contact with a node: heap, fences, RCCL, each backend."),
         "init": ("init", "Set Ridgeline up in a repository of your own."),
     },
     "Events of the history": {

@@ -1,9 +1,11 @@
 """`ridgeline sweep`: which knobs are best, as ratios to the default that was timed in turn with them; `ridgeline tune`:
-tables of tuned knobs, written from a sweep and verified again."""
+tables of tuned knobs, written from a sweep and verified again; `ridgeline study`: declared experiments, from their
+points to their figures."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import shlex
 
 import click
@@ -20,7 +22,9 @@ from ci.options import (
     NO_VERDICT,
     PASS,
     REGRESSION,
+    RESULTS,
     SOURCE,
+    THERE,
     Given,
     NewFile,
     err_console,
@@ -33,6 +37,9 @@ from ci.options import (
 )
 from ci.report.document import Sheet, markdown
 from ci.report.words import plain, plural
+from ci.studies import run as studying
+from ci.studies.declared import studies, study_named
+from ci.studies.frame import Study
 from ci.sweeps import catalogue, run, show, tuning
 from ci.sweeps.measured import MISS, Measured, SweepError, read
 from ci.sweeps.pruning import PointCompiler, Rungs, prune
@@ -216,3 +223,89 @@ def _write(cases: list[catalogue.BackendOffer], measured: Measured, given: Given
     if given.verify and actions & {Action.MOVED, Action.REMOVED}:
         return REGRESSION
     return NO_VERDICT if Action.OPEN in actions else PASS
+
+
+# ---- ridgeline study -------------------------------------------------------------------------------------------------
+
+
+STUDY_EXAMPLES = """ridgeline study --list
+  ridgeline study m_sweep --case 'n4096_k4096_*' --dry-run --arch gfx942
+  ridgeline study roofline --from results/studies/roofline/h200x1-537ca5d2 --results /tmp/studies"""
+
+WORKING = ".ridgeline/studies"
+"""Below the root of the project: where the lines of a study go while it is measured."""
+
+
+@verb(STUDY_EXAMPLES)
+@click.argument("name", required=False)
+@flag("--list -> listing", "The studies that are declared.")
+@CASE
+@several(
+    "--from FILE -> sources", "Measure nothing: trial files, or the folder of a recorded study (repeatable).", THERE
+)
+@BUDGET
+@ARCH
+@SOURCE
+@RESULTS
+@JSON
+@DRY_RUN
+def study(given: Given) -> int:
+    """Run a declared experiment: its points, its record, its table and its figures.
+
+    The record, table and figures go to results/studies/NAME/MACHINE.  The same command goes on where it was
+    interrupted.  Parts that need more GPUs than there are say what they wait for.  Exit code 2: not all is measured.
+    """
+    if given.listing or not given.name:
+        return _list_studies(given.as_json)
+    if given.arch and not given.dry_run:
+        raise click.UsageError("--arch is for --dry-run; a study is measured on this machine")
+    declared, left = study_named(str(given.name)), list[str]()
+    sources = list(given.sources)
+    if not sources:
+        if not given.dry_run:
+            wait_for_turn()
+        checkout, console = one_checkout(given), err_console()
+        parts = studying.ready(declared, checkout.path, console, given.cases, given.arch)
+        if given.dry_run:
+            plan = studying.planned(parts)
+            if given.as_json:
+                print_json({declared.name: plan})
+            else:
+                cells = tuple(tuple(str(value).strip("[]{}") for value in part.values()) for part in plan)
+                click.echo(markdown(Sheet(declared.name, tuple(plan[0]), cells, 3)), nl=False)
+            return PASS
+        sources = [project.place(f"{WORKING}/{declared.name}.jsonl")]
+        left = studying.measured(declared, parts, checkout, sources[0], given.budget, console)
+    for rows in studying.read(declared, sources):
+        place = studying.folder_of(given.results, declared.name, rows.machine)
+        if rows.lines:
+            studying.keep(place, rows.lines)
+            [rows] = studying.read(declared, [place])
+        _show_study(declared, studying.render(declared, rows, place, left), given.as_json)
+    return NO_VERDICT if left else PASS
+
+
+def _list_studies(as_json: bool) -> int:
+    names = ("name", "title", "question", "source", "operators", "trials", "rounds", "halving")
+    rows = [{name: getattr(declared, name) for name in names} for declared in studies().values()]
+    if as_json:
+        print_json(rows)
+        return PASS
+    for declared in studies().values():
+        ranks = sorted({world for part in declared.parts for world in part.ranks})
+        click.echo(f"{declared.name}: {declared.question}")
+        click.echo(f"  {', '.join(declared.operators)} on {', '.join(map(str, ranks))} ranks")
+    return PASS
+
+
+def _show_study(declared: Study, made: studying.Rendered, as_json: bool) -> None:
+    """Where everything is, the rules and what is missing; the table is in table.md and table.csv."""
+    if as_json:
+        rows = json.loads(made.table.to_json(orient="records", double_precision=12))
+        where = {"study": declared.name, "folder": str(made.folder), "figures": made.figures}
+        print_json({**where, "waits": made.waits, "guidance": made.findings, "rows": rows})
+        return
+    made_there = f"{len(made.table)} rows in {made.folder / 'table.md'}, figures: {', '.join(made.figures) or 'none'}"
+    click.echo(f"{declared.title}\n{made_there}")
+    for line in (*made.findings, *(f"not there: {words}" for words in made.waits)):
+        click.echo(f"- {line}")

@@ -221,7 +221,7 @@ def test_options_are_checked_before_anything_is_measured(arguments, why, monkeyp
 
 def test_measuring_needs_neither_asv_nor_the_packages_of_judging():
     """On a GPU node there may be Python, torch, Triton, numpy, click and rich, and nothing else."""
-    verbs = "import ci.__main__, ci.commands.run, ci.commands.verify, sys"
+    verbs = "import ci.__main__, ci.commands.run, ci.commands.doctor, sys"
     code = f"{verbs}; print([m for m in sys.modules if '.' not in m])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(ast.literal_eval(done.stdout))

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from benchmarks.bringup import STEPS
 from benchmarks.reach import Reach
+from ci.commands import doctor as bringup
 from ci.commands import measuring
 from ci.commands import run as module
-from ci.commands import verify as bringup
 from ci.commands.doctor import show
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import ChildExit, MeasurePlan

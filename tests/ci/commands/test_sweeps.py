@@ -58,7 +58,7 @@ def sweep(monkeypatch, tmp_path):
     ("arguments", "said"),
     [
         ([], "say what to try: --knob NAME=V,V or --candidates"),
-        (["--knob", "num_warp=4"], "has a knob 'num_warp'; there are num_warps"),
+        (["--knob", "num_warp=4"], "have no knob 'num_warp'; there are "),
         (["--knob", "num_warps=4", "--case", "m17"], "no case of gemm fits 'm17'; it has m16, m64"),
         (["--knob", "num_warps=4", "--backend", "hip"], "gemm has no backend 'hip'; it has triton, blas"),
         (["--knob", "num_warps=4", "--arch", "gfx942"], "--arch is for --dry-run"),
