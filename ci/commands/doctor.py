@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ci import program
+import ci
 from ci.bars import printable
 from ci.commands.measuring import one_checkout
 from ci.git.command import GitError
@@ -105,7 +105,7 @@ def diagnose(root: Path, results: Path) -> Diagnosis:
     except (MeasureError, KeyError, TypeError, AttributeError) as error:
         why = f"its answer cannot be read ({type(error).__name__}: {error})"
         why = str(error) if isinstance(error, MeasureError) else why
-        started = " ".join(["python", *program("benchmarks"), "doctor"])
+        started = " ".join(["python", *ci.program("benchmarks"), "doctor"])
         next_step = f"run `{started}` and correct what it reports"
         machine, found = {}, [Finding("error", "the measuring program does not start", why, next_step)]
     found += [*_interpreter(), _clone(root), *_records(results)]
@@ -217,7 +217,7 @@ def diagnose_node(pool_name: str, gpus: int | None, results: Path) -> Diagnosis:
         answer = query("doctor", "--node", "--folder", str(results.absolute()), *words, limit_s=PREFLIGHT_S)
         faults, facts = faults_of(answer), answer["facts"]
     except (MeasureError, KeyError, TypeError) as error:
-        started = " ".join(["python", *program("benchmarks"), "doctor", "--node"])
+        started = " ".join(["python", *ci.program("benchmarks"), "doctor", "--node"])
         text = f"the preflight gives no answer: {error}"
         return Diagnosis((Finding("error", text, WHY[True], f"run `{started}` and correct what it reports"),), {})
     findings = [
