@@ -428,12 +428,17 @@ def _of_fields(kind: Any, closed: bool) -> Maker:
     needed = [field.name for field in fields if field.default is field.default_factory is none]
     others = [field.name for field in fields if field.name not in needed]
     check = record(dict.fromkeys(needed, anything), dict.fromkeys(others, anything), closed=closed)
-    hints = functools.cache(lambda: typing.get_type_hints(kind, include_extras=True))
-    maker = functools.cache(lambda field: _maker(hints()[field], closed))
+    always = frozenset(needed)
+
+    @functools.cache
+    def makers() -> dict[str, Maker]:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        return {field: _maker(hint, closed) for field, hint in hints.items()}
 
     def made(value: Any, where: str) -> Any:
-        check(value, where)
-        there = (field for field in hints() if field in value)
-        return kind(**{field: maker(field)(value[field], f"{where}.{field}" if where else field) for field in there})
+        if closed or type(value) is not dict or not always <= value.keys():
+            check(value, where)
+        prefix = f"{where}." if where else ""
+        return kind(**{field: make(value[field], prefix + field) for field, make in makers().items() if field in value})
 
     return made

@@ -132,6 +132,17 @@ class Lane:
         """The columns that charts draw, in the digits of a page."""
         return {name: numbers(self.columns[name]) for name in DRAWN}
 
+    @functools.cached_property
+    def drawn_ends(self) -> Mapping[str, Floats]:
+        """The ends of the intervals that charts draw: NaN where there are few trials."""
+        ends = (name for name in DRAWN if name.endswith(("_low", "_high")))
+        return {name: np.where(self.of_few_trials, np.nan, self.drawn[name]) for name in ends}
+
+    @functools.cached_property
+    def of_few_trials(self) -> npt.NDArray[np.bool_]:
+        """Rows whose points are hollow."""
+        return np.asarray(self.columns["trials"] < FEW_TRIALS)
+
     @property
     def slug(self) -> str:
         """Folder of its data files."""

@@ -20,7 +20,7 @@ from dashboards import charts, table
 from dashboards.charts import Option
 from dashboards.events import address, moved_words
 from dashboards.files import natural, rounded, slug
-from dashboards.frame import FEW_TRIALS, NAMES, RATIO, RECENT, UNITS, Lane, Series, Site, stretches
+from dashboards.frame import NAMES, RATIO, RECENT, UNITS, Lane, Series, Site, stretches
 from dashboards.table import Column, Piece, Table
 
 CHANGE_HELP = (
@@ -220,8 +220,8 @@ def value_lines(
     if len(good):
         bounds = stretches(rows["definition"][good])
         for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
-            ends = ("seconds_low", "seconds_high") if name == "seconds" else ("", "")
-            yield _line(lane, series.backend, good[start:stop], places, look, (name, *ends))
+            columns = ("seconds", "seconds_low", "seconds_high") if name == "seconds" else (name,)
+            yield _line(lane, series.backend, good[start:stop], places, look, columns)
 
 
 def _drawn(lane: Lane, series: Series, places: Sequence[int], name: str) -> Any:
@@ -231,16 +231,16 @@ def _drawn(lane: Lane, series: Series, places: Sequence[int], name: str) -> Any:
 
 
 def _line(
-    lane: Lane, name: str, part: Any, places: Sequence[int], look: Mapping[str, Any], columns: tuple[str, str, str]
+    lane: Lane, name: str, part: Any, places: Sequence[int], look: Mapping[str, Any], columns: Sequence[str]
 ) -> Option:
-    shown, at = lane.drawn, np.searchsorted(places, lane.columns["at"][part])
-    value, low, high = columns
-    few = lane.columns["trials"][part] < FEW_TRIALS
-    more: dict[str, Any] = {"hollow": at[few]} if few.any() else {}
-    if low and np.isfinite(shown[low][part][~few]).any():
-        ends = {"low": shown[low][part], "high": shown[high][part]}
-        more |= {end: _aligned(places, at, np.where(few, np.nan, values)) for end, values in ends.items()}
-    return charts.line(name, _aligned(places, at, shown[value][part]), look, **more)
+    at = np.searchsorted(places, lane.columns["at"][part])
+    value, *names = columns
+    hollow = at[lane.of_few_trials[part]]
+    more: dict[str, Any] = {"hollow": hollow} if len(hollow) else {}
+    ends = {end: lane.drawn_ends[name][part] for end, name in zip(("low", "high"), names, strict=False)}
+    if ends and np.isfinite(ends["low"]).any():
+        more |= {end: _aligned(places, at, values) for end, values in ends.items()}
+    return charts.line(name, _aligned(places, at, lane.drawn[value][part]), look, **more)
 
 
 def _aligned(places: Sequence[int], at: Any, values: Any) -> Any:
