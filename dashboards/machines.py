@@ -167,7 +167,7 @@ def _devices(machine: str, by_commit: DevicesByCommit) -> Iterator[Piece]:
 
 def devices_chart(machine: str, by_commit: DevicesByCommit) -> Piece:
     """Each measure of each GPU over the commits."""
-    names = [f"{commit.date} {commit.hash[:8]}" for commit in by_commit]
+    names = [f"{commit.date}\n{commit.hash[:8]}" for commit in by_commit]
     looks = charts.looks([f"GPU {n}" for n in range(max(map(len, by_commit.values())))], [])
     units = {}
     for field, (label, unit, factor) in MEASURES.items():
@@ -175,7 +175,7 @@ def devices_chart(machine: str, by_commit: DevicesByCommit) -> Piece:
         lines = [charts.line(name, values, look) for (name, look), values in values_of if set(values) != {None}]
         if lines:
             y = {"name": f"{label}, {unit}", "unit": unit, "scale": True}
-            axis = {"type": "category", "data": names, "name": "commit"}
+            axis = {"type": "category", "data": names}
             units[label] = {"xAxis": axis, "yAxis": y, "series": lines}
     return charts.chart(f"GPUs of {machine}", units, 260, key="measure")
 

@@ -250,7 +250,8 @@ def _sweep(sweep: RecordedSweep) -> Iterator[Piece]:
         ]
         for row in sweep.rows
     ]
-    yield Table(f"{sweep.operator}-sweep", "every point of the sweep", SWEEP, cells, group="case").piece(filter=True)
+    points = Table(f"{sweep.operator}-sweep", "every point of the sweep", SWEEP, cells, group="case")
+    yield table.fold([f"The {len(cells):,} points as a table"], [points.piece(filter=True)])
 
 
 def sweep_chart(operator: str, rows: Sequence[Mapping[str, Any]]) -> Piece | None:

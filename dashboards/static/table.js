@@ -131,7 +131,8 @@
         if (shownColumns[n] === sorted) head.setAttribute("aria-sort", down ? "descending" : "ascending");
         else head.removeAttribute("aria-sort");
       });
-      count.textContent = found.length === rows.length ? `${rows.length} rows` : `${found.length} of ${rows.length} rows`;
+      const every = rows.length === 1 ? "1 row" : `${rows.length} rows`;
+      count.textContent = found.length === rows.length ? every : `${found.length} of ${every}`;
     }
 
     const copied = () => R.copy(fields(columns, chosen()).map(row => row.join("\t")).join("\n")).then(() => (count.textContent = "copied"));
