@@ -21,9 +21,10 @@ def test_sections_override_in_order_machine_kernel():
         {
             "default": {**GOOD, "smallest_effect": 0.001},
             "machine": {"cpu": {**GOOD, "same_within": 0.2, "smallest_effect": 0.05}},
-            "kernel": {"gemm": {**GOOD, "smallest_effect": 0.004}},
+            "kernel": {"gemm": {**GOOD, "smallest_effect": 0.004, "confidence": 0.5}},
         }
     )
+    assert made.settings("gemm").confidence == 0.5
     assert made.settings("copy").smallest_effect == 0.001
     assert made.settings("copy", "cpu").smallest_effect == 0.05
     assert made.settings("gemm", "cpu").smallest_effect == 0.004
@@ -42,6 +43,8 @@ BAD = {
     "no reason": ({"default": {"date": GOOD["date"]}}, "reason is missing"),
     "bad date": ({"default": {**GOOD, "date": "yesterday"}}, 'date is "yesterday"; allowed: a day, such as 2026-11-20'),
     "percent": ({"default": {**GOOD, "smallest_effect": 3}}, "smallest_effect is 3; allowed: a share of the time, "),
+    "less than none": ({"default": {**GOOD, "smallest_effect": -0.01}}, "smallest_effect is -0.01; allowed: a share"),
+    "no noise": ({"default": {**GOOD, "trial_noise": 0}}, "trial_noise is 0; allowed: a share of the time, 0 < value"),
     "true": ({"default": {**GOOD, "min_trials": True}}, "min_trials is true"),
     "two trials": ({"default": {**GOOD, "min_trials": 2}}, "min_trials is 2; allowed: a whole number from 3 "),
     "falling looks": ({"default": {**GOOD, "looks": [8, 4]}}, "looks is .* a rising list"),
