@@ -155,6 +155,23 @@ def told(world, **heaps):
     return SimpleNamespace(ran={}, notes=[], setting=SimpleNamespace(world=world), heaps=heaps)
 
 
+@pytest.mark.parametrize(
+    ("statuses", "everywhere"),
+    [(["error", "error"], True), (["unsupported", "error"], False), (["ok", "error"], False)],
+)
+def test_the_rank_that_failed_first_speaks_for_all_and_whether_all_failed_alike_is_known(statuses, everywhere):
+    pool = ranks.WorkerPool.__new__(ranks.WorkerPool)
+    pool.workers = [SimpleNamespace(rank=rank) for rank in range(2)]
+    rest = {"detail": "", "spoiled": False, "fatal": False}
+    answers = {
+        rank: {"ok": status == "ok", "status": status, "why": f"of rank {rank}", "failed_at": 2.0 - rank, **rest}
+        for rank, status in enumerate(statuses)
+    }
+    with pytest.raises(ranks.StepFailed) as error:
+        pool._results(answers)
+    assert (error.value.failure.why, error.value.failure.everywhere) == ("of rank 1", everywhere)
+
+
 def test_different_homes_are_a_warning_and_what_was_found_is_kept():
     session = Session([Checkout("head", Path())], Protocol(), Selection())
     try:
