@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from benchmarks.adopted import session
 from benchmarks.adopted.session import ScriptSession
 from benchmarks.adopted.sides import ScriptSide, disagreement, joint_end, joint_facts, joint_starts
 from benchmarks.adopted.survey import sets_variables
-from benchmarks.worker.scripts.ranks import Exchange, Ranks, SeveralProcesses, SharedManager
+from benchmarks.worker.scripts.ranks import Exchange, Ranks, SeveralProcesses, SharedManager, SharedPool
 from tests.kit import mostly_nightly
 
 LIBRARY = """
@@ -209,6 +210,21 @@ def test_what_a_rank_passes_on_all_ranks_have():
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(rank, range(2))
     assert first == second == ({"size": 1, "rank 0": 1, "rank 1": 1}, [(0, 0), (0, 1), (1, 0), (1, 1)])
+
+
+def test_calls_of_a_pool_are_made_once_when_their_results_are_wanted():
+    made = []
+
+    def make(processes, calls, results):
+        made.append((processes, [*calls]))
+        results.update({number: call() for number, call in calls.items()})
+
+    pool = SharedPool(SimpleNamespace(holding=dict), make, 3)
+    assert pool.map(abs, [-1, -2]) == [1, 2]
+    with pool:
+        later = pool.apply_async(abs, (-3,))
+        assert len(made) == 1
+    assert (later.get(), made) == (3, [(3, [0, 1]), (3, [2])])
 
 
 def test_ranks_at_different_places_are_named():
