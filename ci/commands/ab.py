@@ -13,7 +13,7 @@ from ci import programs
 from ci.commands.measuring import VerbClock, compared_revisions, has_packages, scratch, two_checkouts, with_changed_rows
 from ci.commands.outcome import WHY, check_recordable, compared, finish, shown
 from ci.git.repository import LocalCheckout, Repository
-from ci.harness import MeasureError, MeasurePlan, machine_kind, measure
+from ci.harness import MeasureError, MeasurePlan, machine_kind
 from ci.isa import text as isa_text
 from ci.isa.text import executed
 from ci.judging import live, policy, reach
@@ -172,7 +172,7 @@ def check(given: Given) -> int:
     report = given.report
     check_writable(report.with_suffix(".json"))
     repository = Repository(Path.cwd())
-    base = repository.resolve(given.base) if given.base else repository.default_base()
+    base = repository.resolve(compared_revisions(repository, given.base, None)[0])
     if not given.dry_run:
         wait_for_turn()
     clock = VerbClock()
@@ -186,21 +186,16 @@ def check(given: Given) -> int:
         names = {request.name for request in requests}
         planned = dataclasses.replace(planned, kernels=tuple(name for name in given.kernels if name not in names))
     if given.dry_run:
-        against = base.short if base else "nothing (no base in this clone)"
         by = f" by operators and {', '.join(request.name for request in requests)}" if requests else ""
-        click.echo(f"would check {head.label} against {against}{by}, write {report}.html, .md and .json")
+        click.echo(f"would check {head.label} against {base.short}{by}, write {report}.html, .md and .json")
         return 0
     check_recordable(given, (head,), planned)
     file = given.out or scratch("check", head)
-    checkouts: tuple[LocalCheckout, ...] = (head,)
-    if base:
-        err_console().print(f"{head.label} against {base.short} ({plain(base.subject)})", markup=False)
-        if not given.base and not repository.has_main_branch():
-            err_console().print(NO_MAIN, style="yellow", markup=False)
-        checkouts = (repository.checkout(base.hash, "base"), head)
-        outcome = _of_all(given, checkouts, requests, repository.root, planned, rules, file)
-    else:
-        outcome = _alone(head, planned, file, repository.is_shallow())
+    err_console().print(f"{head.label} against {base.short} ({plain(base.subject)})", markup=False)
+    if not given.base and not repository.has_main_branch():
+        err_console().print(NO_MAIN, style="yellow", markup=False)
+    checkouts = repository.checkout(base.hash, "base"), head
+    outcome = _of_all(given, checkouts, requests, repository.root, planned, rules, file)
     code = finish(outcome, checkouts, planned, rules, outcome.file.path, given, clock, report)
     click.echo(f"report: {report}.html, {report.name}.md, {report.name}.json", err=given.as_json)
     clock.say(outcome.file.trials, to_stderr=given.as_json)
@@ -258,14 +253,3 @@ def _against(
         changed_operators = isa_text.declaring_code(by_code).difference(changed.same)
         judgement = executed(judgement, checkouts[0], checkouts[-1], sorted(changed_operators), err_console())
     return dataclasses.replace(outcome, judgement=judgement)
-
-
-def _alone(head: LocalCheckout, plan: MeasurePlan, file: Path, shallow: bool) -> live.Outcome:
-    """Measure HEAD alone: there is nothing to compare it with."""
-    why = "HEAD is the first commit: there is no base to compare with"
-    if shallow:
-        why = "this clone is shallow and holds no base to compare with; `git fetch --unshallow` brings it"
-    console = err_console()
-    console.print(f"{why}; measuring {head.label} alone", style="yellow", markup=False)
-    live.measured(measure([head], dataclasses.replace(plan, trials=plan.trials or 3), file, console), file)
-    return live.Outcome(Judgement(Verdict.CANNOT_TELL, why), Followed(file).read())

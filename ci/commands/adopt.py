@@ -44,7 +44,6 @@ from ci.options import (
 )
 from ci.options import plan as planned
 from ci.report.words import plain
-from ci.trials.file import Followed
 
 EXAMPLES = """ridgeline adopt benchmarks/bench_gemm.py main my-branch -- --dtype bf16
   ridgeline adopt bench.py HEAD~5 --list
@@ -132,12 +131,7 @@ def adopt(given: Given) -> int:
         settings = rules.settings(machine_kind=kind)
         few = min(plan.trials or settings.looks[-1], settings.looks[0] + settings.confirming)
         asked = dataclasses.replace(request, budget_trials=few)
-        try:
-            outcome = live.compare(checkouts, plan, rules, kind, file, console, asked.measure)
-        except live.Interrupted:
-            if trials := Followed(file).read().trials:
-                shown(live.judged(trials, rules, kind), trials, (), given.as_json, checkouts, f"script {request.path}")
-            raise
+        outcome = live.compare(checkouts, plan, rules, kind, file, console, asked.measure)
     except NothingToCompare as error:  # no verdict
         if given.as_json:
             print_json({"verdict": "CANNOT TELL", "why": str(error), "cases": []})

@@ -95,25 +95,26 @@ def judged_leg(given: Given, repository: Repository, policy: Policy) -> Report:
     return _report(outcome, expected, given, repository, explanations)
 
 
-TOLD_CAUSES = "why cases are slower is what the measuring host says of its own experiments; no verdict rests on it"
+CAUSES_OF_HOST = "why cases are slower is what the measuring host says of its own experiments; no verdict rests on it"
 
 
 def _explanations(handed: Sequence[TrialFile], outcome: TrustedOutcome, expected: Expected) -> tuple[Explanation, ...]:
     """Why slower cases are slower, as the host says it of these commits and the machine of these trials."""
-    slow = [case.case for case in outcome.judgement.of(Verdict.SLOWER)]
-    found: dict[str, Explanation] = {}
+    slower = [case.case for case in outcome.judgement.of(Verdict.SLOWER)]
+    explanations: dict[str, Explanation] = {}
     for line in (line for trial_file in handed for line in trial_file.causes):
-        try:
-            causes = CAUSES.parsed(line)
-        except ValueError:  # what is no cause explains nothing
-            continue
-        for cause in causes:
-            of_run = (cause.base, cause.head) == (expected.base, expected.head)
-            if of_run and cause.machine == outcome.trials[0].machine.name and {*cause.explanation.cases} <= {*slow}:
-                found[cause.explanation.measured] = cause.explanation
-    left = tuple(case for case in slow if not any(case in cause.cases for cause in found.values()))
-    untold = Explanation(left, left[0], NOT_EXAMINED, "not examined: the host says nothing of it") if left else None
-    return (*found.values(), untold) if found and untold else tuple(found.values())
+        with contextlib.suppress(ValueError):  # a line that is not a cause explains nothing
+            for cause in CAUSES.parsed(line):
+                of_run = (cause.base, cause.head) == (expected.base, expected.head)
+                of_machine = cause.machine == outcome.trials[0].machine.name
+                if of_run and of_machine and {*cause.explanation.cases} <= {*slower}:
+                    explanations[cause.explanation.measured] = cause.explanation
+    explained = {case for explanation in explanations.values() for case in explanation.cases}
+    others = tuple(case for case in slower if case not in explained)
+    if explanations and others:
+        reason = "not examined: the host says nothing of it"
+        return (*explanations.values(), Explanation(others, others[0], NOT_EXAMINED, reason))
+    return tuple(explanations.values())
 
 
 CLAIMED_CODE = "the machine code is what the run of the pull request says it compiled to; it is judged here"
@@ -122,21 +123,21 @@ CLAIMED_CODE = "the machine code is what the run of the pull request says it com
 def _with_code(judgement: Judgement, folder: Path, renamed: Mapping[str, str]) -> Judgement:
     """What the run says it compiled can make a verdict worse, never better."""
     try:
-        found, said = isa_text.joined(judgement, isa_text.of_files(folder, renamed, _compiled)), CLAIMED_CODE
+        judgement, warning = isa_text.joined(judgement, isa_text.of_files(folder, renamed, _compiled)), CLAIMED_CODE
     except IsaError as error:
-        found, said = judgement, f"the machine code could not be compared: {error}"
-    return dataclasses.replace(found, warnings=(*found.warnings, said))
+        warning = f"the machine code could not be compared: {error}"
+    return dataclasses.replace(judgement, warnings=(*judgement.warnings, warning))
 
 
 def _compiled(path: Path) -> CompiledTree:
     """A result of compiling, from a file that is not trusted."""
     try:
-        found = file.content(path)
+        text = file.content(path)
     except OSError as error:
         raise IsaError(f"{path.name} cannot be read: {error.strerror or error}") from None
-    if isinstance(found, str):
-        raise IsaError(f"{path.name} {found}")
-    return compiled.parse(found.decode("utf-8", "replace"), path.name)
+    if isinstance(text, str):
+        raise IsaError(f"{path.name} {text}")
+    return compiled.parse(text.decode("utf-8", "replace"), path.name)
 
 
 MOST_FILES = 20
@@ -159,12 +160,12 @@ def _expected(given: Given, base: str, repository: Repository) -> Expected:
     pool = HOSTED if given.pool == HOSTED.name else pools_file.load().pool(given.pool)
     counts = pool.gpus if given.gpus is None else (pool.size(given.gpus),)
     try:  # what can differ, by the commits as git has them
-        found = reach.of_commits(repository.root, base, given.head_commit)
+        differing = reach.of_commits(repository.root, base, given.head_commit)
     except (GitError, ProjectError) as error:
-        found = Reach(unknown=str(error))
+        differing = Reach(unknown=str(error))
     reached = programs.reached(repository.root, base, given.head_commit, on_gpu=pool.gpu != NO_GPU)
     product = None if pool.gpu == NO_GPU else pool.gpu
-    return Expected(given.head_commit, base, product, counts, found, tuple(reached))
+    return Expected(given.head_commit, base, product, counts, differing, tuple(reached))
 
 
 def _report(
@@ -177,18 +178,16 @@ def _report(
     gpus = "" if given.gpus is None else f", {given.gpus} GPU{'s' * (given.gpus != 1)}"
     sides = {"base": expected.base, "head": expected.head}
     checkouts = [LocalCheckout(role, repository.root, Commit(commit, 0, "")) for role, commit in sides.items()]
-    made = report_of(outcome.judgement, outcome.trials, checkouts, title=f"pull request on {given.pool}{gpus}")
-    said, more = list[str](), list[str]()
+    report = report_of(outcome.judgement, outcome.trials, checkouts, title=f"pull request on {given.pool}{gpus}")
+    warnings = [*report.warnings, *[ReportWarning(CAUSES_OF_HOST)] * bool(explanations)]
     if outcome.trials and not succeeds(repository.root, "merge-base", "--is-ancestor", expected.head, "HEAD"):
         untrusted = recorded.UNTRUSTED.format(head=expected.head[:8])
-        said.append(f"{plural(len(outcome.trials), 'trial')} judged here; {untrusted}")
-    if explanations:
-        more.append(TOLD_CAUSES)
+        warnings.insert(0, ReportWarning(f"{plural(len(outcome.trials), 'trial')} judged here; {untrusted}"))
     return dataclasses.replace(
-        made,
-        base=dataclasses.replace(made.base, commit=expected.base, dirty=False),
-        head=dataclasses.replace(made.head, commit=expected.head, dirty=False),
-        warnings=(*map(ReportWarning, said), *made.warnings, *map(ReportWarning, more)),
+        report,
+        base=dataclasses.replace(report.base, commit=expected.base, dirty=False),
+        head=dataclasses.replace(report.head, commit=expected.head, dirty=False),
+        warnings=tuple(warnings),
         explanations=explanations,
     )
 

@@ -324,3 +324,8 @@ def test_a_name_that_is_two_things_is_refused_with_both(root):
         True,
     )
     assert base("--base", "tags/topic") == short(root, "HEAD^")
+
+
+def test_without_a_base_nothing_is_measured_and_the_next_step_is_named(root, tmp_path):
+    done = ridgeline("check")
+    assert (done.exit_code, "commit a change first, or name a base" in said(done)) == (USAGE, True)

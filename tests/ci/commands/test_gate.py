@@ -136,7 +136,7 @@ def test_a_cause_is_what_the_leg_says_and_the_report_says_so(scene):
     assert scene.gate().exit_code == 1
     (why,) = scene.report.explanations
     assert (why.state, why.code) == ("proven", ("LDS bytes: 3 → 2",))
-    assert gate.TOLD_CAUSES in map(str, scene.report.warnings)
+    assert gate.CAUSES_OF_HOST in map(str, scene.report.warnings)
     assert "### Why: 2 cases" in (scene.clone / "out.md").read_text()
 
 
