@@ -316,7 +316,8 @@ def _counts(row: Mapping[str, Any]) -> Executed:
 def _moved(base: Mapping[str, Mapping[str, int]], head: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Lines whose instructions differ most, with what differs; a line is found again by its file and its text."""
     labels: dict[tuple[str, str], str] = {}
-    counts = {"head": defaultdict[tuple[str, str], Counter[str]](Counter), "base": defaultdict(Counter)}
+    counts: dict[str, dict[tuple[str, str], Counter[str]]]
+    counts = {"head": defaultdict(Counter), "base": defaultdict(Counter)}
     for role, lines in (("head", head), ("base", base)):
         for place, classes in lines.items():
             file, _, text = place.partition(": ")
