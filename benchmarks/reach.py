@@ -214,22 +214,20 @@ class _Index:
     """The files of a tree by what can be said of them.
 
     modules: paths by dotted name, from the folders that packages are imported from.  elsewhere: the same from any other
-    folder that is itself no package.
+    folder that is itself no package.  named: by name, by ending (*.json) and by each folder that they lie in (data/).
+    inside: by their own folder.
     """
 
     def __init__(self, tree: SourceTree) -> None:
         self.modules, self.elsewhere = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-        self.names, self.endings = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-        self.folders, self.inside = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+        self.named, self.inside = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         sources = {*tree.layout.sources, ""}
         self.paths = sorted(every_file(tree))
         for path in self.paths:
             *above, name = path.split("/")
-            self.names[name].append(path)
-            self.endings[PurePosixPath(name).suffix].append(path)
             self.inside["/".join(above)].append(path)
-            for folder in above:
-                self.folders[folder].append(path)
+            for key in (name, f"*{PurePosixPath(name).suffix}", *(f"{folder}/" for folder in above)):
+                self.named[key].append(path)
             names = module_name(path).split(".") if name.endswith(".py") and path != "__init__.py" else []
             for start, first in enumerate(names):
                 root, dotted = "/".join(names[:start]), ".".join(names[start:])
@@ -289,12 +287,12 @@ def _files_named(index: _Index, text: str, reached_files: set[str]) -> Iterator[
     there are some), by an ending or a pattern, or by their folder."""
     path = "/".join(piece for piece in text.split("/") if piece not in ("", ".", ".."))
     name = path.rpartition("/")[2]
-    named = [file for file in index.names.get(name, ()) if f"/{file}".endswith(f"/{path}")]
+    named = [file for file in index.named.get(name, ()) if f"/{file}".endswith(f"/{path}")]
     yield from named if reached_files.isdisjoint(named) else ()
     if name.startswith((".", "*")) or not FILE_NAME.fullmatch(name):
         ending = PurePosixPath(f"x{name}").suffix
-        yield from index.endings.get(ending, ()) if ending.strip(".") else ()
-    for file in index.folders.get(name, ()):
+        yield from index.named.get(f"*{ending}", ()) if ending.strip(".") else ()
+    for file in index.named.get(f"{name}/", ()):
         if not file.endswith(".py") and f"/{path}/" in f"/{file}":
             yield file
 

@@ -91,92 +91,87 @@ def isa(given: Given) -> int:
         raise click.UsageError("--execute counts what two commits execute; with --range leave it out")
     if given.newest and not given.span:
         raise click.UsageError("--newest belongs to --range; give for instance --range ..HEAD")
-    job = IsaJob(given)
+    try:
+        root = Repository(Path.cwd()).root
+    except GitError:  # no git, or no repository: the folder itself
+        root = Path.cwd() if (Path.cwd() / "kernels").is_dir() else HARNESS
+    compiler = TreeCompiler(root / ".ridgeline" / "isa", err_console())
+    chosen = given.tier, given.kernels, given.cases, given.backends
+    wanted = Wanted(given.arches or (() if given.span else TARGETS), *chosen, execute=given.execute)
     if given.span:
-        return job.record()
-    return job.compare() if given.base else job.describe()
+        return _record_range(given, Repository(root), compiler, wanted)
+    if given.base:
+        return _compare(given, Repository(root), compiler, wanted)
+    return _describe(given, root, compiler, wanted)
 
 
-class IsaJob:
-    """One call of the command: where it runs, what it compiles, how it prints.  Methods return the exit code."""
+def _describe(given: Given, root: Path, compiler: TreeCompiler, wanted: Wanted) -> int:
+    """Print the metrics of the working tree."""
+    if given.dry_run:
+        return _would(f"compile {root}")
+    text = compiler.result(root, wanted, "working tree")
+    tree = parse(text, "the result of compiling the working tree")
+    if given.as_json:
+        click.echo(text, nl=False)
+    else:
+        _print(isa_text.listing(tree))
+    if not tree.entries:
+        _report(f"{root} declares nothing that can be compiled ahead: no backend here has an isa()")
+    return 0 if any(entry.code for entry in tree.entries) else 2
 
-    def __init__(self, given: Given) -> None:
-        self.given, self.console = given, err_console()
-        try:
-            self.root = Repository(Path.cwd()).root
-        except GitError:  # no git, or no repository: the folder itself
-            self.root = Path.cwd() if (Path.cwd() / "kernels").is_dir() else HARNESS
-        self.cache = self.root / ".ridgeline" / "isa"
-        self.compiler = TreeCompiler(self.cache, self.console)
-        arches = given.arches or (() if given.span else TARGETS)
-        chosen = arches, given.tier, given.kernels, given.cases, given.backends
-        self.wanted = Wanted(*chosen, execute=given.execute)
 
-    def describe(self) -> int:
-        """The metrics of the working tree."""
-        if self._dry(f"compile {self.root}"):
-            return 0
-        text = self.compiler.result(self.root, self.wanted, "working tree")
-        tree = parse(text, "the result of compiling the working tree")
-        if self.given.as_json:
-            click.echo(text, nl=False)
-        else:
-            _print(isa_text.listing(tree))
-        if not tree.entries:
-            self._tell(f"{self.root} declares nothing that can be compiled ahead: no backend here has an isa()")
-        return 0 if any(entry.code for entry in tree.entries) else 2
+def _compare(given: Given, repository: Repository, compiler: TreeCompiler, wanted: Wanted) -> int:
+    """Judge a commit, or the working tree, against another commit."""
+    base, head, policy = given.base, given.head, load_policy(given.policy_file)
+    if given.dry_run:
+        return _would(f"compile {base} and {head or 'the working tree'}, and compare them")
+    old = repository.checkout(base, "base")
+    new = repository.checkout(head, "head") if head else repository.head_of_comparison()
+    lenient = dataclasses.replace(wanted, lenient=True)
+    before = compiler.compile(old.path, lenient, f"base {old.label}")
+    after = compiler.compile(new.path, lenient if before.entries else wanted, f"head {new.label}")
+    judgement = compare(before, after, policy, project.layout(new.path).renamed)
+    if not given.arches:
+        _report(f"compiled for {', '.join(wanted.arches)}, as `check` does")
+    if given.as_json:
+        named = ({"commit": side.commit.hash, "dirty": side.dirty} for side in (old, new))
+        print_json(as_json(judgement) | dict(zip(("base", "head"), named, strict=True)))
+    else:
+        _print(isa_text.terminal(judgement))
+        if given.show:
+            click.echo(changed_code(judgement, compiler.cache))
+    return judgement.exit_code
 
-    def compare(self) -> int:
-        """Two commits, or a commit and the working tree."""
-        base, head = self.given.base, self.given.head
-        policy, repository = load_policy(self.given.policy_file), Repository(self.root)
-        if self._dry(f"compile {base} and {head or 'the working tree'}, and compare them"):
-            return 0
-        old = repository.checkout(base, "base")
-        new = repository.checkout(head, "head") if head else repository.head_of_comparison()
-        before = self._lenient(old.path, f"base {old.label}")
-        after = self._lenient(new.path, f"head {new.label}", lenient=bool(before.entries))
-        judgement = compare(before, after, policy, project.layout(new.path).renamed)
-        if not self.given.arches:
-            self._tell(f"compiled for {', '.join(self.wanted.arches)}, as `check` does")
-        if self.given.as_json:
-            named = ({"commit": side.commit.hash, "dirty": side.dirty} for side in (old, new))
-            print_json(as_json(judgement) | dict(zip(("base", "head"), named, strict=True)))
-        else:
-            _print(isa_text.terminal(judgement))
-            if self.given.show:
-                click.echo(changed_code(judgement, self.cache))
-        return judgement.exit_code
 
-    def record(self) -> int:
-        """Record every commit of a range; one that cannot be compiled is reported, and the others go on."""
-        given, repository = self.given, Repository(self.root)
-        commits = commits_of(repository, given.span)[-(given.newest or 0) :]
-        if self._dry(f"compile {plural(len(commits), 'commit')} and record their series under {given.results}"):
-            return 0
-        asked = asked_of(self.wanted, installed_triton())
-        filled = record_range(repository, commits, given.results, asked, self._lenient, self._tell)
-        if given.as_json:
-            recorded = [str(path) for path in filled.recorded]
-            print_json({"recorded": recorded, "known": filled.known, "problems": filled.problems})
-        else:
-            for problem in filled.problems:
-                self._tell(f"Warning: {problem}")
-            counts = f"{len(filled.known)} known already, {plural(len(filled.problems), 'problem')}."
-            click.echo(f"{plural(len(filled.recorded), 'commit')} recorded in {given.results}, {counts}")
-        return 0 if filled.recorded or filled.known else 2
+def _record_range(given: Given, repository: Repository, compiler: TreeCompiler, wanted: Wanted) -> int:
+    """Record every commit of a range; one that cannot be compiled is reported, and the others go on."""
+    commits = commits_of(repository, given.span)[-(given.newest or 0) :]
+    if given.dry_run:
+        return _would(f"compile {plural(len(commits), 'commit')} and record their series under {given.results}")
+    lenient, asked = dataclasses.replace(wanted, lenient=True), asked_of(wanted, installed_triton())
 
-    def _lenient(self, tree: Path, what: str, lenient: bool = True) -> CompiledTree:
-        """A source tree, compiled; a kernel, case or backend that it does not have is not an error."""
-        return self.compiler.compile(tree, dataclasses.replace(self.wanted, lenient=lenient), what)
+    def compile_tree(tree: Path, what: str) -> CompiledTree:
+        return compiler.compile(tree, lenient, what)
 
-    def _tell(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+    filled = record_range(repository, commits, given.results, asked, compile_tree, _report)
+    if given.as_json:
+        recorded = [str(path) for path in filled.recorded]
+        print_json({"recorded": recorded, "known": filled.known, "problems": filled.problems})
+    else:
+        for problem in filled.problems:
+            _report(f"Warning: {problem}")
+        counts = f"{len(filled.known)} known already, {plural(len(filled.problems), 'problem')}."
+        click.echo(f"{plural(len(filled.recorded), 'commit')} recorded in {given.results}, {counts}")
+    return 0 if filled.recorded or filled.known else 2
 
-    def _dry(self, what: str) -> bool:
-        if self.given.dry_run:
-            click.echo(f"Would {what}.")
-        return bool(self.given.dry_run)
+
+def _report(text: str) -> None:
+    err_console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _would(what: str) -> int:
+    click.echo(f"Would {what}.")
+    return 0
 
 
 def changed_code(judgement: IsaJudgement, cache: Path) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -220,22 +219,15 @@ def explained(
         def report(suspects: str) -> None:
             bar.update(task, description=plain(f"why: putting back {suspects}", 100))
 
-        with _errors_printed(console):
+        try:
             causes = explain(*asked, seconds=seconds, report=report)
             hand_over(causes, checkouts, outcome.file.trials, file)
             return causes
+        except (live.Interrupted, KeyboardInterrupt):
+            console.print("why: interrupted; the verdict stands without it", style="yellow")
+        except (GitError, MeasureError, OutputError, OSError) as error:
+            console.print(f"why: broken off: {error}", style="yellow", markup=False)
     return ()
-
-
-@contextlib.contextmanager
-def _errors_printed(console: Console) -> Iterator[None]:
-    """What ends the experiments ends nothing else: it is said."""
-    try:
-        yield
-    except (live.Interrupted, KeyboardInterrupt):
-        console.print("why: interrupted; the verdict stands without it", style="yellow")
-    except (GitError, MeasureError, OutputError, OSError) as error:
-        console.print(f"why: broken off: {error}", style="yellow", markup=False)
 
 
 def causes_of_commits(

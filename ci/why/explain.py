@@ -46,22 +46,18 @@ the policy's own budget.  Where the trials say which code is launched, one comes
 
 @dataclasses.dataclass
 class CaseExperiments:
-    """Makes and measures trees between base and head, for a backend in one case of an operator that is slower.
+    """Makes and measures trees between base and head, for a case that is slower.
 
-    slowdown: by how much it is.  plan: how that was measured.  known_code: the trials say which code objects are
-    launched.  until: time.monotonic() at which no experiment begins any more.  folder: where trees and trials go; what
-    lies there of an interrupted run is used.  report: is told what is measured now.
+    verdict: by how much it is.  trial: the newest that has its times.  plan: how that was measured.  until:
+    time.monotonic() at which no experiment begins any more.  folder: where trees and trials go; what lies there of an
+    interrupted run is used.  report: is told what is measured now.
     """
 
-    operator: str
-    backend: str
-    case: str
-    slowdown: Slowdown
-    known_code: bool
+    verdict: CaseVerdict
+    trial: Trial
     sides: Sides
     plan: MeasurePlan
     policy: Policy
-    smallest: float
     folder: Path
     until: float
     measuring: MeasureAlone
@@ -69,10 +65,12 @@ class CaseExperiments:
     trials: int = 0
     experiments: int = 0
 
-    @property
-    def name(self) -> str:
-        """operator/backend/case."""
-        return f"{self.operator}/{self.backend}/{self.case}"
+    def __post_init__(self) -> None:
+        slower = self.verdict
+        self.case, trials = _short(slower), slower.trials
+        self.slowdown = Slowdown.of_ratio(slower.ratio or 1.0, slower.ci_low or 1.0, slower.ci_high or 1.0, trials)
+        settings = self.policy.settings(slower.kernel, self.trial.machine.kind)
+        self.smallest = math.log1p(settings.smallest_effect)
 
     def slowdown_without(self, suspects: Sequence[Suspect]) -> Slowdown | None:
         """How much slower than base head is with these put back; None when the time is over."""
@@ -82,9 +80,10 @@ class CaseExperiments:
         self.report(" + ".join(suspect.name for suspect in suspects))
         tree = self.sides.between(suspects)
         plan = self._plan_without(suspects)
-        out = self.folder / f"{digest(self.name, tree.path.name, repr(plan))}.jsonl"
+        out = self.folder / f"{digest(self.verdict.case, tree.path.name, repr(plan))}.jsonl"
         left = Slowdown.failed("it was not measured")
-        for trials in (1, *LOOKS) if self.known_code else LOOKS:
+        head = self.trial.cases[self.case].arms["head", self.verdict.backend]
+        for trials in LOOKS if head.code_hash is None else (1, *LOOKS):
             left = self._slowdown_after(trials, tree, plan, out)
             unclear = classified(self.slowdown, self.slowdown, left, self.smallest) is CauseAnswer.UNCLEAR
             if left.base_code or not unclear or time.monotonic() >= self.until:
@@ -102,9 +101,9 @@ class CaseExperiments:
         return dataclasses.replace(
             self.plan,
             tier="sweep",
-            kernels=(self.operator,),
-            cases=(f"{self.operator}/{self.case}",),
-            backends=(self.backend,),
+            kernels=(self.verdict.kernel,),
+            cases=(f"{self.verdict.kernel}/{self.case}",),
+            backends=(self.verdict.backend,),
             knobs=tuple(knobs.values()),
             pythons=pythons,
             first_trial=0,
@@ -128,7 +127,7 @@ class CaseExperiments:
 
     def _slowdown_of(self, trials: Sequence[Trial]) -> Slowdown:
         """What the trials of a tree say of the case."""
-        compared = [comparison for comparison in comparisons(trials) if comparison.case == self.name]
+        compared = [comparison for comparison in comparisons(trials) if comparison.case == self.verdict.case]
         if not compared:
             return Slowdown.failed("neither side can run it")
         status, same_code = compared[0].head_status, compared[0].same_code
@@ -259,24 +258,9 @@ def explain(
     explanations = []
     try:
         for group in slower_groups(judgement, trials)[:MOST_GROUPS]:
-            case, trial = worst_of(group)
-            ratio, low, high = (value or 1.0 for value in (case.ratio, case.ci_low, case.ci_high))
-            experiments = CaseExperiments(
-                operator=case.kernel,
-                backend=case.backend,
-                case=_short(case),
-                slowdown=Slowdown.of_ratio(ratio, low, high, case.trials),
-                known_code=trial.cases[_short(case)].arms["head", case.backend].code_hash is not None,
-                sides=sides,
-                plan=plan,
-                policy=policy,
-                smallest=math.log1p(policy.settings(case.kernel, trial.machine.kind).smallest_effect),
-                folder=folder,
-                until=until,
-                measuring=measuring,
-                report=report,
-            )
-            explanations.append(explanation([case.case for case, _ in group], trial, experiments))
+            limits = (folder, until, measuring, report)
+            experiments = CaseExperiments(*worst_of(group), sides, plan, policy, *limits)
+            explanations.append(explanation([case.case for case, _ in group], experiments))
         return (*explanations, *not_examined(judgement, explanations))
     finally:
         for tree in folder.glob("tree-*"):
@@ -323,27 +307,28 @@ def _short(case: CaseVerdict) -> str:
     return case.case.split("/", 2)[2]
 
 
-def explanation(cases: Sequence[str], trial: Trial, experiments: CaseExperiments) -> Explanation:
-    """The causes of cases with the same suspects.  trial: of the one that is examined."""
+def explanation(cases: Sequence[str], experiments: CaseExperiments) -> Explanation:
+    """The causes of cases with the same suspects."""
     begin = time.monotonic()
-    search = _search(trial, experiments)
+    search = _search(experiments)
     return Explanation(
         tuple(cases),
-        experiments.name,
+        experiments.verdict.case,
         state(search),
         sentence(search),
         tuple(tried_causes(search.findings)),
-        machine_code(experiments, trial),
+        machine_code(experiments),
         experiments.experiments,
         experiments.trials,
         round(time.monotonic() - begin, 1),
     )
 
 
-def _search(trial: Trial, experiments: CaseExperiments) -> Search:
+def _search(experiments: CaseExperiments) -> Search:
     """The search among all suspects, and then among the parts of each file that explains something."""
     other_python = bool(experiments.plan.pythons.keys() & {"base", "head"})
-    every = suspects.of_case(trial, experiments.case, experiments.backend, experiments.sides, other_python)
+    backend = experiments.verdict.backend
+    every = suspects.of_case(experiments.trial, experiments.case, backend, experiments.sides, other_python)
     search = Search(experiments.slowdown, experiments.smallest, experiments.slowdown_without)
     search.run(every)
     put_back, findings = tuple[Suspect, ...](), []
@@ -382,13 +367,13 @@ CACHE = ".ridgeline/isa"
 SAME_CODE = "the machine code is the same: what differs is the launch (grid, arguments) or work on the host"
 
 
-def machine_code(experiments: CaseExperiments, trial: Trial) -> tuple[str, ...]:
+def machine_code(experiments: CaseExperiments) -> tuple[str, ...]:
     """A sentence on each configuration that differs; () for a machine that nothing is compiled for, and where other
     knobs or Pythons than the declared ones were measured."""
-    arch, plan = trial.machine.arch, experiments.plan
+    arch, plan, verdict = experiments.trial.machine.arch, experiments.plan, experiments.verdict
     if arch not in TARGETS or plan.knobs or plan.pythons:
         return ()
-    case = [experiments.operator], [experiments.case], [experiments.backend]
+    case = [verdict.kernel], [experiments.case], [verdict.backend]
     compiler = TreeCompiler(project.place(CACHE), Console(file=io.StringIO()))
     try:
         base, head = (
