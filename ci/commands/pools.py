@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
-from rich.table import Table
 
 from benchmarks import lifetime
 from ci import VERBS
@@ -32,7 +31,6 @@ from ci.options import (
     NewFile,
     flag,
     option,
-    out_console,
     print_json,
     verb,
 )
@@ -40,6 +38,7 @@ from ci.pools import file
 from ci.pools.command import wrapped
 from ci.pools.file import Pool, Pools
 from ci.programs import declared_programs
+from ci.report.document import Sheet, markdown
 from ci.report.words import plain
 from ci.slurm.client import Slurm
 from ci.slurm.runner import RunnerError, RunnerService
@@ -88,15 +87,14 @@ def _list(described: Pools, as_json: bool) -> None:
     if as_json:
         print_json({"pools": [dataclasses.asdict(pool) for pool in described.pools.values()]})
         return
-    table = Table(box=None, pad_edge=False)
-    for column in ("pool", "GPUs", "container", "isolation", "GitHub", "Slurm"):
-        table.add_column(column, overflow="fold")
+    rows = []
     for pool in described.pools.values():
         sizes = " or ".join(pool.title(size) for size in pool.gpus)
         labels = ", ".join((*pool.runs_on.labels, *filter(None, (pool.runs_on.group,)))) if pool.runs_on else "-"
         slurm = f"{pool.site}/{pool.partition}" if pool.site else "-"
-        table.add_row(pool.name, sizes, str(pool.container), str(pool.isolation), labels, slurm)
-    out_console().print(table, markup=False)
+        rows.append((pool.name, sizes, str(pool.container), str(pool.isolation), labels, slurm))
+    head = ("pool", "GPUs", "container", "isolation", "GitHub", "Slurm")
+    click.echo(markdown(Sheet("", head, tuple(rows), len(head))), nl=False)
 
 
 # `ridgeline ci runner`: serves GitHub's queue from Slurm, with one short-lived runner for each job.

@@ -104,9 +104,6 @@ def run(given: Given) -> int:
     measured = log.read()
     new = measured.trials[before:]
     run_summary.show(new, out_console())
-    shares = [trial.busy_share for trial in new if trial.busy_share]
-    if shares and new[0].machine.kind == "gpu":
-        click.echo(f"the GPU was busy for {100 * sum(shares) / len(shares):.0f} % of the measuring loops")
     if out is None and new:
         from ci.commands.outcome import print_recorded
         from ci.records.store import record

@@ -6,7 +6,6 @@ token goes to the API's own host only.  Faults that pass (a limit, a server or n
 
 from __future__ import annotations
 
-import email.utils
 import functools
 import json
 import os
@@ -212,23 +211,13 @@ def limit_fault(status: int, headers: Mapping[str, str], text: str, now: float) 
     """The limit that an answer speaks of, None if it speaks of none.  headers: lower-case names."""
     if status not in (403, 429):
         return None
-    pause = retry_after_s(headers.get("retry-after"), now)
-    reset = headers.get("x-ratelimit-reset", "")
+    after, reset = headers.get("retry-after", ""), headers.get("x-ratelimit-reset", "")
+    pause = float(after) if after.isdecimal() else None
     if pause is None and headers.get("x-ratelimit-remaining") == "0" and reset.isdecimal():
         pause = float(reset) - now
     if status == 429 or pause is not None or any(words in text.lower() for words in LIMIT_WORDS):
         return PassingFault(text, FIRST_LIMIT_S, pause, sent=False)
     return None
-
-
-def retry_after_s(header: str | None, now: float) -> float | None:
-    """Seconds from a Retry-After header: a number or an HTTP date (RFC 9110, 10.2.3); None if absent or unreadable."""
-    if header is None or header.strip().isdigit():
-        return float(header) if header else None
-    try:
-        return email.utils.parsedate_to_datetime(header).timestamp() - now
-    except ValueError:
-        return None
 
 
 def _json(answer: httpx.Response, call: str) -> Any:

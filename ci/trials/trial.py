@@ -411,9 +411,9 @@ class CaseResult:
 class Trial:
     """One trial of one operator.  line: makes its text.
 
-    checkouts: by role.  number: in its session.  busy_share: of its loops.  faults: of
-    its node.  regime: of trial_file.REGIMES.  sweep: its batch, None if of none.  phases: its wall seconds by name
-    (benchmarks.coordinator.lanes).  ahead_s: seconds of its session between the trial before, or the start, and it.
+    checkouts: by role.  number: in its session.  faults: of its node.  regime: of trial_file.REGIMES.  sweep: its
+    batch, None if of none.  phases: its wall seconds by name (benchmarks.coordinator.lanes).  ahead_s: seconds of its
+    session between the trial before, or the start, and it.
     """
 
     id: str
@@ -427,7 +427,6 @@ class Trial:
     state: DeviceState = DeviceState()
     warnings: tuple[str, ...] = ()
     duration_s: float = 0.0
-    busy_share: float | None = None
     line: Callable[[], str] = str
     faults: tuple[NodeFault, ...] = ()
     regime: str = trial_file.REGIMES[0]
@@ -452,7 +451,6 @@ class Trial:
             built(DeviceState, {key: value for key, value in (data.get("state") or {}).items() if value}),
             tuple(data.get("warnings", ())),
             float(data.get("duration_s") or 0.0),
-            data.get("busy_share"),
             line,
             faults_of(data.get("preflight") or {}),
             regime=(data.get("protocol") or {}).get("regime", trial_file.REGIMES[0]),

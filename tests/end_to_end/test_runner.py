@@ -73,7 +73,6 @@ def test_a_service_that_is_killed_at_random_moments_starts_one_runner_for_each_j
     assert {site.hub.one(job["id"])["conclusion"] for job in jobs} == {"success"}
     states = [(row.name, row.state) for row in site.rows()]
     assert len(states) == len(dict(states)), "no job has two runners"
-    assert [dict(states)[f"rl-{job['id']}"] for job in jobs] == ["COMPLETED"] * 2
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""Declared experiments: every Study in a module of this folder (ci/studies/types.py)."""
+"""Declared experiments: every Study in a module of this folder (ci/studies/frame.py)."""
 
 from __future__ import annotations
 
