@@ -419,9 +419,10 @@ def _refuse_side(where: str, end: ScriptEnd) -> None:
         raise CannotRun(f"{where} ended with exit code {end.code} before any timer; last it said: {_said(end)}")
     if end.kind:
         raise CannotRun(f"{where} came to no timer: {end.why or _said(end)}{_own_loop(end)}")
+    several = "; where it wants several GPUs, say how many ranks: --ranks 2" if "GPUs" in _said(end) else ""
     raise NothingTimed(
         f"{where} ended without a timer that is known here ({TIMERS}){_own_loop(end) or NOTHING}; "
-        f"last it said: {_said(end)}"
+        f"last it said: {_said(end)}{several}"
     )
 
 

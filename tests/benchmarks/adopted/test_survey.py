@@ -182,11 +182,12 @@ def test_pytest_runs_what_nothing_else_starts(tmp_path, name, text, by_pytest):
 
 
 def test_a_script_that_times_nothing_is_told_where_it_reads_a_clock():
-    for untaken in ((), ("bench.py:7: it yields",)):
-        end = ScriptEnd(untaken=untaken)
+    for untaken, printed in (((), "needs 2 GPUs"), (("bench.py:7: it yields",), "")):
+        end = ScriptEnd(untaken=untaken, printed=printed)
         with pytest.raises(NothingTimed) as told:
             refuse(survey("", "a", base=end), "bench.py")
         assert ("reads a clock at bench.py:7: it yields" in str(told.value)) is bool(untaken)
+        assert ("say how many ranks: --ranks 2" in str(told.value)) is bool(printed)
 
 
 @pytest.mark.parametrize(
