@@ -6,6 +6,7 @@ access them, and bytes of each; "reach" says whether all lie in one buffer, whic
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .code_builder import Code
@@ -91,7 +92,7 @@ def module() -> str:
     made = ir.Module()
     functions: dict[str, Any] = {}
     functions["stride"] = _stride(made)
-    _reach(made, functions["stride"], _span(made))
+    _reach(made, functions["stride"])
     _reach_scalar(made)
     functions["insert"] = _insert(made)
     functions["mark"] = _mark(made)
@@ -133,38 +134,19 @@ def _stride(made: Any) -> Any:
     return c.function
 
 
-def _span(made: Any) -> Any:
-    """Put the least and the greatest address of lanes, as signed numbers."""
-    c = Code(made, "span", "v", "pip")
-    addresses, mask, into = c.args
-    every = c.vector(addresses)
-    with c.b.if_else(c.b.icmp_signed("==", mask, c.const(-1))) as (then, otherwise):
-        with then:
-            c.put(into, 0, c.reduced("smin", every))
-            c.put(into, 8, c.reduced("smax", every))
-        with otherwise:
-            flags = c.flags(mask)
-            for place, what, beyond in ((0, "smin", (1 << 63) - 1), (8, "smax", -1 << 63)):
-                c.put(into, place, c.reduced(what, c.b.select(flags, every, c.splat(c.const(beyond)))))
-    c.b.ret_void()
-    return c.function
-
-
-def _reach(made: Any, stride: Any, span: Any) -> None:
+def _reach(made: Any, stride: Any) -> None:
     for local in (False, True):
         c = Code(made, f"reach_{'local' if local else 'memory'}", "b", "pppii")
         context, record, addresses, mask, size = c.args
         yes, no = c.ir.Constant(c.i1, 1), c.ir.Constant(c.i1, 0)
         c.returned_if(c.b.icmp_unsigned("==", mask, c.const(0)), yes)
-        with c.b.goto_entry_block():
-            both = c.b.alloca(c.i64, 2)
-        with c.b.if_else(c.b.icmp_signed(">=", c.b.call(stride, [addresses, mask]), c.const(0))) as (then, otherwise):
-            with then:
-                c.put(both, 0, c.get(addresses))
-                c.put(both, 8, c.get(c.element(addresses, c.b.sub(c.b.ctpop(mask), c.const(1)))))
-            with otherwise:
-                c.b.call(span, [addresses, mask, both])
-        low, high = c.field(both, 0), c.field(both, 8)
+        last = c.get(c.element(addresses, c.b.sub(c.b.ctpop(mask), c.const(1))))
+        ends = c.var(c.get(c.element(addresses, c.b.cttz(mask, no)))), c.var(last)
+        with c.b.if_then(c.b.icmp_signed("<", c.b.call(stride, [addresses, mask]), c.const(0))):
+            every, flags = c.vector(addresses), c.flags(mask)
+            for end, what, beyond in zip(ends, ("smin", "smax"), ((1 << 63) - 1, -1 << 63), strict=True):
+                c.b.store(c.reduced(what, c.b.select(flags, every, c.splat(c.const(beyond)))), end)
+        low, high = map(c.get, ends)
 
         def fits(start: Any, length: Any, low=low, high=high, size=size, c=c) -> Any:
             """Signed: no buffer lies in the upper half of addresses."""
@@ -261,74 +243,37 @@ def _count_memory(made: Any, functions: dict[str, Any]) -> Any:
         c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), c.b.mul(size, lanes))
         c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), many)
         c.b.ret_void()
-    stamp = c.b.add(c.field(context, STAMP), c.const(1))
-    c.put(context, STAMP, stamp)
-    table = c.field(context, KEYS, c.pointer)
-    lines_table = c.at(table, 16 * SLOTS)
-    with c.b.goto_entry_block():
-        dense = c.b.inttoptr(c.b.ptrtoint(c.b.alloca(c.i64, LANES), c.i64), c.pointer)
-    every = _without_gaps(c, addresses, mask, dense)
-    before = _shifted(c, every)
-    ascends = c.b.icmp_unsigned("==", c.mask(c.b.icmp_signed("<", every, before)), c.const(0))
-    with c.b.if_then(ascends):  # equal ones are neighbours
-        fresh = c.b.or_(c.mask(c.b.icmp_unsigned("!=", every, before)), c.const(1))
-        first, last = (
-            c.b.trunc(c.b.sub(c.b.lshr(one, c.splat(c.const(6))), c.splat(first_line)), c.ir.VectorType(c.i32, LANES))
-            for one in (every, c.b.add(every, c.splat(c.b.sub(size, c.const(1)))))
-        )
-        before = _shifted(c, last)
-        begun = c.b.or_(c.mask(c.b.icmp_signed(">", first, before)), c.const(1))
-        entered = c.b.or_(c.mask(c.b.icmp_signed(">", last, before)), c.const(1))
-        entered = c.b.and_(entered, c.mask(c.b.icmp_signed(">", last, first)))
-        for lanes, beyond in ((begun, c.const(0)), (entered, c.b.sub(size, c.const(1)))):
-            with c.lanes(lanes) as lane:
-                line = c.b.lshr(c.b.add(c.get(c.element(dense, lane)), beyond), c.const(6))
-                c.b.call(functions["mark"], [bits, c.b.sub(line, first_line), c.const(1)])
-        c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), c.b.mul(size, c.b.ctpop(fresh)))
-        c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), c.b.add(c.b.ctpop(begun), c.b.ctpop(entered)))
-        c.b.ret_void()
-    touched, requests, last_address, last_line = c.var(0), c.var(0), c.var(-1), c.var(-1)
+    touched, requests, last_address, last_line = (c.var(0) for _ in range(4))
+    ascends = c.var(1)
 
-    def line_of(line: Any) -> None:
-        with c.b.if_then(c.b.icmp_unsigned("!=", line, c.get(last_line))):
-            c.bump(requests, c.b.call(functions["insert"], [lines_table, line, stamp]))
-            c.b.call(functions["mark"], [bits, c.b.sub(line, first_line), c.const(1)])
-            c.b.store(line, last_line)
+    def scan(further: str, fresh: Callable[[int, Any], Any]) -> None:
+        """Count addresses and lines; further: how one differs from the last; fresh: whether it is new, by its table."""
+        for one in (touched, requests, last_address, last_line):
+            c.b.store(c.const(0), one)
+        with c.lanes(mask) as lane:
+            address = c.get(c.element(addresses, lane))
+            with c.b.if_then(c.b.icmp_unsigned("<", address, c.get(last_address))):
+                c.b.store(c.const(0), ascends)
+            with c.b.if_then(c.b.icmp_unsigned("!=", address, c.get(last_address))):
+                c.bump(touched, fresh(0, address))
+                c.b.store(address, last_address)
+                for beyond in (c.const(0), c.b.sub(size, c.const(1))):
+                    line = c.b.lshr(c.b.add(address, beyond), c.const(6))
+                    with c.b.if_then(c.b.icmp_unsigned(further, line, c.get(last_line))):
+                        c.bump(requests, fresh(1, line))
+                        c.b.call(functions["mark"], [bits, c.b.sub(line, first_line), c.const(1)])
+                        c.b.store(line, last_line)
 
-    with c.lanes(mask) as lane:
-        address = c.get(c.element(addresses, lane))
-        with c.b.if_then(c.b.icmp_unsigned("!=", address, c.get(last_address))):
-            c.bump(touched, c.b.call(functions["insert"], [table, address, stamp]))
-            c.b.store(address, last_address)
-            line_of(c.b.lshr(address, c.const(6)))
-            line_of(c.b.lshr(c.b.add(address, c.b.sub(size, c.const(1))), c.const(6)))
+    scan(">", lambda table, key: 1)
+    with c.b.if_then(c.b.icmp_unsigned("==", c.get(ascends), c.const(0))):  # equal ones need not be neighbours
+        stamp = c.b.add(c.field(context, STAMP), c.const(1))
+        c.put(context, STAMP, stamp)
+        tables = c.field(context, KEYS, c.pointer)
+        scan("!=", lambda table, key: c.b.call(functions["insert"], [c.at(tables, 16 * SLOTS * table), key, stamp]))
     c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), c.b.mul(size, c.get(touched)))
     c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), c.get(requests))
     c.b.ret_void()
     return c.function
-
-
-def _without_gaps(c: Code, addresses: Any, mask: Any, dense: Any) -> Any:
-    """Addresses of the lanes of a mask one after the other, and the last of them again for what is left: in `dense`."""
-    every = c.b.icmp_signed("==", mask, c.const(-1))
-    with c.b.if_else(every) as (then, otherwise):
-        with then:
-            c.b.store(c.vector(addresses), dense, align=8)
-        with otherwise:
-            number, address = c.var(0), c.var(0)
-            with c.lanes(mask) as lane:
-                c.b.store(c.get(c.element(addresses, lane)), address)
-                c.b.store(c.get(address), c.element(dense, c.get(number)))
-                c.bump(number)
-            there = c.b.icmp_unsigned("<", c.constants(range(LANES)), c.splat(c.get(number)))
-            c.b.store(c.b.select(there, c.vector(dense), c.splat(c.get(address))), dense, align=8)
-    return c.vector(dense)
-
-
-def _shifted(c: Code, vector: Any) -> Any:
-    """Each lane has what the one before it had, and the first its own."""
-    places = c.ir.Constant(c.ir.VectorType(c.i32, LANES), [0, *range(LANES - 1)])
-    return c.b.shuffle_vector(vector, vector, places)
 
 
 def _cycles(made: Any) -> Any:
