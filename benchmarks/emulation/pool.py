@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.coordinator.checkouts import Checkout, CheckoutError
+from benchmarks.coordinator.checkouts import Checkout, CheckoutError, modules_with
 from benchmarks.coordinator.ranks import Failed, WorkerPool
 from benchmarks.isa.compile import environment
 from benchmarks.isa.pool import Farm, Limits, reason_of
@@ -39,7 +39,7 @@ class Pool(contextlib.ExitStack):
     """The processes, and what they listed; to be used as a context.  Others than the first begin when there is
     something left to execute.
 
-    asked: what worker.SmallCases.listing takes.  Raises CheckoutError if nothing can be listed.
+    asked: what worker.SmallCases.listing takes, but for the modules.  Raises CheckoutError if nothing can be listed.
     """
 
     def __init__(self, checkout: Checkout, asked: Mapping[str, Any], limits: Limits = LIMITS) -> None:
@@ -47,7 +47,8 @@ class Pool(contextlib.ExitStack):
         self._checkout = checkout
         self._scratch = Path(self.enter_context(tempfile.TemporaryDirectory(prefix="ridgeline-emulation-")))
         self._most_mb = limits.memory_mb
-        self._farm = self.enter_context(Farm(SERVES, self._process, checkout.code, asked, limits.seconds))
+        listed = {**asked, "modules": modules_with(checkout, asked["kernels"])}
+        self._farm = self.enter_context(Farm(SERVES, self._process, checkout.code, listed, limits.seconds))
         try:
             self._first = self._farm.ready()
         except Failed as error:

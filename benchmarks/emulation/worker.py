@@ -14,7 +14,7 @@ from typing import Any
 from .. import naming
 from ..channel import error_answer, first_cause
 from ..shapes import JsonObject
-from ..worker.declare import installed
+from ..worker.declare import discovered, installed
 from . import hazards
 from .cases import SmallCase, WrongOutput, counted_cases, execute, small_cases, why_nothing
 from .code_object import NotExecutable
@@ -40,20 +40,20 @@ class SmallCases:
     """The small cases of a tree, in a fixed order."""
 
     def __init__(self, tree: Path) -> None:
-        self._tree = tree
         self._kernels: dict[str, Any] = {}
         self._cases: list[SmallCase] = []
         sys.modules["torch"].set_num_threads(1)
 
-    def listing(self, kernels: list[str], backends: list[str], arches: list[str], counted: bool) -> JsonObject:
+    def listing(
+        self, kernels: list[str], backends: list[str], arches: list[str], counted: bool, modules: list[str]
+    ) -> JsonObject:
         """{"cases": [...], "not_counted": see counted_cases, "kernels": {name: {module, baselines}} of those asked for,
         "known": all names, "without": why nothing is executed, by operator, "broken": [{module, reason}],
         "environment": versions}.
 
-        counted: the cases that are counted, not those that are checked.
+        counted: the cases that are counted, not those that are checked.  modules: that are imported.
         """
-        registry = naming.contract("registry")
-        found = registry.discover(registry.listed_packages(self._tree))
+        found = discovered(modules)
         self._kernels = dict(found.kernels)
         chosen = {name: one for name, one in self._kernels.items() if not kernels or name in kernels}
         cases, others = counted_cases(chosen, arches) if counted else (small_cases(chosen, arches), [])
