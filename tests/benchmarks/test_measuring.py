@@ -196,7 +196,8 @@ def test_modules_that_do_not_import_take_nobody_down(toy_tree):
     tree = toy_tree("tree", BROKEN)
     line = one_line(tree, "steady", Protocol(rounds=1, trials=1, deadline_s=4.0), Selection(cases=("small",)))
     assert line["cases"]["small"]["arms"]["head/ours"]["status"] == "ok"
-    broken = {entry["module"]: entry["reason"] for entry in line["trees"]["head"]["broken"]}
+    with Session([Checkout("head", tree)], QUICK, Selection()) as session:
+        broken = {entry["module"]: entry["reason"] for entry in session.descriptions["head"].broken}
     said = {
         "toy.refuses": "no such library",
         "toy.interrupts": "KeyboardInterrupt",
