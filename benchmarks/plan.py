@@ -20,6 +20,11 @@ GRAPH_CALLS = 20
 COLD_BYTES = 512 << 20
 """What is moved between two calls on the same buffers: twice the largest cache there is, MI300X's 256 MiB."""
 
+PLACES = 4
+"""Sets of buffers of a call that is bound by memory and timed alone: its time depends on where they lie.  Weights of
+470 MB: 113 to 116 us by process, and two sides with equal code 0.9 % apart from trial to trial, where a sample itself
+is good to 0.1 % (GEMM n8192_k28672_m64, H200, 2026-11-29)."""
+
 CPU_FLOPS, CPU_BYTES = 2e9, 4e7
 """Largest case that a CPU is asked for: tens of milliseconds of plain torch on two cores (2026-11)."""
 
@@ -93,7 +98,8 @@ class PlannedArm:
 class PlannedCase:
     """A case and how it is measured.  skip: why it is not.  errors: by arm, why that arm is not.
 
-    copies: sets of buffers, enough that no call finds its data cached; one if the cache is to be hot.
+    copies: sets of buffers: for a graph enough that no call finds its data cached, for samples of one call, which take
+    them in turn, PLACES or one; one if the cache is to be hot.
     calls: per sample, rotating through the copies.  memory_bytes: of the device, that all checkouts need.
     rounds: 0 for as many as the protocol says.
     """
@@ -206,7 +212,7 @@ def _plan_case(
     method, rotates = choose_method(cost, case["dtype"], world, machine, asked), True
     if regime == "sustained" and method == "events":  # no gap for the host; large transfers fill no cache twice
         method, rotates = ("graph" if asked is None else method), world == 1
-    copies = _copies(cost) if method == "graph" and cache == "cold" and rotates else 1
+    copies = _copies(cost, case["dtype"], method, world, machine) if cache == "cold" and rotates else 1
     room = 0.5 * MEMORY_SHARE * (machine["memory_bytes"] or 0) / len(declarations)
     if copies > 1 and memory_bytes(cost, copies) > room:
         method, copies = "events" if regime == "spaced" else method, 1
@@ -325,9 +331,12 @@ def flush_bytes(machine: Json, devices: Sequence[Json], host_cache: int) -> int:
     return int(FLUSH_FACTOR * max(caches, devices[0].get("l2_bytes") or 0))
 
 
-def _copies(cost: Cost) -> int:
-    """Sets of buffers, enough that one rotation moves COLD_BYTES; at most as many as a graph has calls."""
-    return min(GRAPH_CALLS, max(2, -(-COLD_BYTES // max(cost.hbm_bytes, 1))))
+def _copies(cost: Cost, dtype: str, method: str, world: int, machine: Json) -> int:
+    """Sets of buffers.  Of a graph enough that one rotation moves COLD_BYTES; at most as many as it has calls."""
+    if method == "graph":
+        return min(GRAPH_CALLS, max(2, -(-COLD_BYTES // max(cost.hbm_bytes, 1))))
+    of_bytes, of_all = (roofline_seconds(one, dtype, 1, machine) for one in (dataclasses.replace(cost, flops=0), cost))
+    return PLACES if method == "events" and world == 1 and of_bytes == of_all else 1
 
 
 def heap_bytes(cost: Cost, copies: int, world: int, arms: Sequence[PlannedArm], machine: Json) -> int:

@@ -358,7 +358,7 @@ class CaseRun:
 
     @property
     def _copies(self) -> int:
-        return self.case.copies if self.method == "graph" and self.protocol.rounds else 1
+        return self.case.copies if self.method == self.case.method and self.protocol.rounds else 1
 
     def _calls(self, arm: PlannedArm) -> int:
         """Calls per sample."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import itertools
+import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -103,7 +105,7 @@ class CaseBench:
                 what = f"the set-up of backend {backend!r} returned {type(call).__name__}"
                 raise Refused("error", f"{what}; it must return a zero-argument callable")
         self.clock.synchronize()
-        self.arms[label] = BuiltArm(backend, calls, clocks.Timed(calls[0]))
+        self.arms[label] = BuiltArm(backend, calls, clocks.Timed(_in_turn(calls)))
         tunes = any(hasattr(call, TUNES) for call in calls)
         return {"knobs": {key: _plain(value) for key, value in knobs.items()}, "tunes": tunes}
 
@@ -247,12 +249,14 @@ class CaseBench:
             if found := found or guards.shared(output, {**others, "its output for another copy of the inputs": copies}):
                 raise Refused("error", f"backend {arm.name!r} {found}", spoiled=bool(self._changed()))
 
-    def _compared(self, outputs: Sequence[Any]) -> JsonObject:
+    def _compared(self, outputs: Sequence[Any], copies: Iterable[int] | None = None) -> JsonObject:
         """The largest errors of outputs, one for each copy of the inputs; why: "", or what is wrong first.
 
-        stale: where something is wrong, all are right for the other set of values.
+        copies: those that the outputs are for, all if None.  stale: where something is wrong, all are right for the
+        other set of values.
         """
-        sets, numerics = self.values.held[: len(outputs)], self.numerics
+        sets = [self.values.held[index] for index in (range(len(outputs)) if copies is None else copies)]
+        numerics = self.numerics
         truths = [self.expected[one] for one in sets]
         results = numerics.compare_all(list(zip(outputs, truths, strict=True)), self.tolerance)
         wrong = [(index, result.why) for index, result in enumerate(results) if not result.ok]
@@ -267,11 +271,16 @@ class CaseBench:
         }
 
     def _spot_check(self, label: str, kind: str, secret: int) -> guards.SpotCheck:
+        """Of all calls of a graph, or of a call with one copy of the inputs, chosen by the secret."""
         arm = self.arms[label]
         fixed = arm.captured or not getattr(arm.calls[0], "functional", False)
-        held = arm.outputs if arm.captured else arm.outputs[:1]
+        copies, timed = range(len(arm.outputs)), arm.timed
+        if not arm.captured:
+            copy = random.Random(f"copy {secret}").randrange(len(arm.calls))
+            copies, timed = range(copy, copy + 1), dataclasses.replace(timed, launch=arm.calls[copy])
+        held = {copy: arm.outputs[copy] for copy in copies}
         chosen = kind if kind == "outputs" or self.values else "outputs"
-        return guards.SpotCheck(arm.timed, held, fixed, chosen, secret, self.values, self.numerics.poison)
+        return guards.SpotCheck(timed, held, fixed, chosen, secret, self.values, self.numerics.poison)
 
     def _found(self, check: guards.SpotCheck, arm: BuiltArm) -> JsonObject:
         """What a spot check found; the outputs compared."""
@@ -280,8 +289,9 @@ class CaseBench:
         try:
             if check.misshapen:
                 return report
-            arm.outputs[: len(check.outputs)] = check.outputs  # right ones again, where a call makes its own
-            return report | self._compared(check.outputs)
+            for copy, output in zip(check.held, check.outputs, strict=True):
+                arm.outputs[copy] = output  # a right one again, where a call makes its own
+            return report | self._compared(check.outputs, check.held)
         finally:
             check.restore()
             self.clock.synchronize()
@@ -316,6 +326,12 @@ class CaseBench:
                     "functional(lambda: ...)` (from ridgeline.spec import functional) where a call makes its own, "
                     "or allocate the output in the set-up and write that buffer at every call",
                 )
+
+
+def _in_turn(calls: Sequence[Callable[[], Any]]) -> Callable[[], Any]:
+    """Makes the next of some calls, and the first again after the last."""
+    following = itertools.cycle(calls).__next__
+    return calls[0] if len(calls) == 1 else lambda: following()()
 
 
 def _marks(copies: Sequence[Any]) -> list[dict[str, int]]:

@@ -193,7 +193,7 @@ class LiveInputs:
                 self._copies[copy][name].copy_(values)
             self.held[copy] = which
 
-    def swap(self, copies: Sequence[int]) -> None:
+    def swap(self, copies: Iterable[int]) -> None:
         """Put the other set into each of these copies."""
         for copy in copies:
             self.hold(copy, 1 - self.held[copy])
@@ -236,26 +236,26 @@ WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 class SpotCheck:
     """One sample of an arm.  timed: what is timed, a clocks.Timed.
 
-    held: the arm's outputs so far, by copy of the inputs.  fixed: they are written by every call, which else makes its
-    own (kernels.spec.functional); then a call may give back an earlier one, which is overwritten as well.
+    held: the arm's outputs so far, by copy of the inputs that is launched.  fixed: they are written by every call, else
+    it makes its own (kernels.spec.functional) and may give back an earlier one, which is overwritten as well.
     """
 
     def __init__(
         self,
         timed: Any,
-        held: Sequence[Any],
+        held: Mapping[int, Any],
         fixed: bool,
         kind: str,
         secret: int,
         values: LiveInputs,
         poison: Callable[[torch.Tensor], torch.Tensor],
     ) -> None:
-        self.kind, self._values, self._held, self._fixed, self._poison = kind, values, held, fixed, poison
+        self.kind, self._values, self.held, self._fixed, self._poison = kind, values, held, fixed, poison
         self._random = random.Random(secret)
         self.timed = dataclasses.replace(timed, before=self._before, after=self._after)
         self.outputs: list[Any] = []
         self.misshapen = ""
-        self._windows = [self._window(one) for output in held for one in tensors(output)]
+        self._windows = [self._window(one) for output in held.values() for one in tensors(output)]
         self._decoys = [self._decoy(one) for one in self._windows] if kind == "outputs" else []
         self._snapshots = [torch.empty_like(one) for one in self._windows] if fixed else []
 
@@ -278,7 +278,7 @@ class SpotCheck:
     def _change_inputs(self) -> None:
         """Of two sets of values each is the other one's other."""
         if self.kind == "inputs":
-            self._values.swap(range(len(self._held)))
+            self._values.swap(self.held)
 
     def _before(self) -> None:
         self._change_inputs()
@@ -287,7 +287,7 @@ class SpotCheck:
 
     def _after(self, result: Any) -> None:
         """The call has been launched and its end marked."""
-        self.outputs = list(self._held) if self._fixed else [result]
+        self.outputs = list(self.held.values()) if self._fixed else [result]
         self.misshapen = next(filter(None, map(misshapen, self.outputs)), "")
         if self._fixed:
             for snapshot, window in zip(self._snapshots, self._windows, strict=True):

@@ -127,6 +127,24 @@ def test_a_graph_goes_round_enough_buffers_that_none_is_still_cached(moved, copi
     assert moved * copies >= plan.COLD_BYTES or copies == plan.GRAPH_CALLS
 
 
+@pytest.mark.parametrize(
+    ("cost", "world", "cache", "copies"),
+    [
+        (Cost(hbm_bytes=10**9), 1, "cold", plan.PLACES),
+        (Cost(hbm_bytes=10**9, flops=10**12), 1, "cold", 1),  # its matrix units are what it waits for
+        (Cost(hbm_bytes=10**9), 1, "hot", 1),
+        (Cost(hbm_bytes=10**9), 2, "cold", 1),
+        (Cost(hbm_bytes=10**10), 1, "cold", 1),  # no room for more
+    ],
+)
+def test_a_long_call_that_waits_for_memory_is_timed_on_buffers_in_several_places(cost, world, cache, copies):
+    both = {
+        role: {**declaration({"world": world}), "costs": {"c0": dataclasses.asdict(cost)}} for role in ("head", "base")
+    }
+    [case] = plan.plan_kernel(both, H200, Selection(), cache)
+    assert (case.method, case.copies, case.calls) == ("events", copies, 1)
+
+
 def test_a_failing_cost_is_an_error_of_its_arms():
     broken = {**declaration({}), "costs": {}, "cost_errors": {"c0": "cost: ValueError: no"}}
     [case] = plan.plan_kernel({"head": broken}, CPU, Selection(), "cold")

@@ -157,8 +157,24 @@ toy.backend("never_joined")(on_the_side(lambda out: bool(torch.isnan(out[0]))))
 toy.backend("joined")(on_the_side(lambda out: True))
 
 
+CALLED = []
+
+
+@toy.backend("rests")
+def rests(case, inputs):
+    """Leaves the output of the third copy as it is from its third call on, when it has been checked."""
+    out, mine = torch.empty_like(inputs["x"]), len(CALLED)
+    CALLED.append(0)
+
+    def call():
+        CALLED[mine] += 1
+        return out if mine == 2 and CALLED[mine] > 2 else torch.mul(inputs["x"], 2, out=out)
+
+    return call
+
+
 @pytest.fixture
-def bench(device, monkeypatch):  # noqa: F811
+def bench(device, monkeypatch, request):  # noqa: F811
     """A case whose clock is that of a simulated device, which has a side stream."""
     waiting = device.synchronize
 
@@ -170,7 +186,9 @@ def bench(device, monkeypatch):  # noqa: F811
     with contextlib.suppress(IndexError):
         SIDE.waiting.clear()
     clock = clocks.DeviceClock(torch.device("cpu"), 64, None)
-    made = arms.CaseBench(toy, toy.case("c").at(Place()), 0, 1, clock, arms.harness_numerics(), secret=5)
+    made = arms.CaseBench(
+        toy, toy.case("c").at(Place()), 0, getattr(request, "param", 1), clock, arms.harness_numerics(), secret=5
+    )
     made.make_reference()
     return made
 
@@ -249,3 +267,18 @@ def test_copies_of_inputs_are_made_by_copying_where_they_are_whole_plain_tensors
         {"x": torch.nn.Parameter(one)},
     ):
         assert arms._copied(other) is None, other
+
+
+@pytest.mark.parametrize("bench", [3], indirect=True)
+def test_samples_take_the_copies_of_the_inputs_in_turn_and_a_spot_check_any_of_them(bench):
+    CALLED.clear()
+    bench.build("rests", "rests", {})
+    bench.call("rests")
+    bench.poison("rests")
+    bench.check("rests")
+    bench.samples(["rests"] * 6, False)
+    assert CALLED == [4, 4, 4], "two calls that were checked, and two samples"
+    spots = [{"kind": kind, "secret": secret} for secret in range(8) for kind in ("outputs", "inputs")]
+    found = [bench.samples(["rests"], False, spot)["spot"] for spot in spots]
+    of_the_third = sum(CALLED) - 12 - sum(one["why"] == "" for one in found)
+    assert 0 < of_the_third == CALLED[2] - 4 < 16, "what is not computed is found, whichever copy it is"
