@@ -192,6 +192,7 @@ class Quiet:
 
 PHASES = {
     "join": "start",
+    "meet": "start",
     "case": "inputs",
     "build": "set-up",
     "tune": "set-up",

@@ -27,6 +27,7 @@ from benchmarks.coordinator.orders import PlannedTrial
 from benchmarks.coordinator.trial import measure
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
 from benchmarks.worker.requests import CASE_STEPS, Service
+from benchmarks.worker.scripts.interception import STEPS
 from tests.kit import HANGS_S, until
 
 
@@ -227,7 +228,7 @@ def test_who_waits_for_a_compiler_takes_no_share_of_who_is_timed(clock):
 
 def test_every_request_of_a_case_has_a_phase():
     joining = {"join", "case", "quit", "serve"}  # the last of processes that compile
-    assert {*CASE_STEPS, *joining} == PHASES.keys()
+    assert {*CASE_STEPS, *STEPS, *joining, "resume"} == PHASES.keys()
     assert all(hasattr(Service, f"do_{op}") for op in joining)
     assert phase("new", {}) == "new"
 
