@@ -65,17 +65,12 @@ def post(report: Report, sha: str, pool: str, github: GitHub) -> dict[int, str]:
 def pull_requests(github: GitHub, sha: str) -> list[int]:
     """The open pull requests whose head is this commit (40 hex digits), in order.
 
-    GitHub's own list by commit does not know every fork, so all open pull requests are searched too.
+    GitHub's own list by commit does not know every fork, so all open pull requests are searched.
     """
     if not re.fullmatch(r"[0-9a-f]{40}", sha):
         raise GitHubError(f"{sha!r} is not a full commit hash (40 hex digits)")
-    numbers = {
-        int(pull["number"])
-        for path in (f"commits/{sha}/pulls", "pulls?state=open&sort=created&direction=asc")
-        for pull in github.items(path, none_for=(404, 422))
-        if pull.get("state") == "open" and pull["head"]["sha"] == sha
-    }
-    return sorted(numbers)
+    pulls = github.items("pulls?state=open&sort=created&direction=asc")
+    return sorted(int(pull["number"]) for pull in pulls if pull["head"]["sha"] == sha)
 
 
 # ---- check runs: a report on its commit ------------------------------------------------------------------------------

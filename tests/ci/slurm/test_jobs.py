@@ -185,7 +185,7 @@ def test_a_job_whose_id_slurm_gave_to_another_one_is_lost_and_taken_up(own_clust
     place = Place(own_cluster, tmp_path)
     at = place.runners("all", gres="")
     job = place.submit(count(30, 0.2), runners=at)
-    until(lambda: jobs.attempt_lines(job, 0), "a line")
+    until(lambda: place.status(job).state is State.RUNNING, "the start: a line of it may take a slow machine too long")
     own_cluster.restart_controller(signal.SIGKILL)
     assert place.end(place.submit(count(1), runners=at)).state is State.DONE
     status = place.end(job)
