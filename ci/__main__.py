@@ -61,7 +61,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "events list": ("events", "What changed, since when, why, and who looks after it."),
         "events ack": ("events:ack", "Acknowledge an event: somebody looks after it."),
         "events accept": ("events:accept", "Its new level is the one to hold from now on."),
-        "events reopen": ("events:reopen", "It needs somebody again."),
     },
     "Jobs, here or on Slurm": {
         "jobs submit": ("jobs:submit", "Run a `ridgeline` command as a job."),

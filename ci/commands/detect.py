@@ -16,7 +16,7 @@ import pandas as pd
 
 from ci.judging.policy import Settings
 from ci.options import JSON, NO_VERDICT, PASS, REGRESSION, Given, option, print_json, verb
-from ci.report.document import Sheet, markdown
+from ci.report.model import Sheet, markdown
 from ci.report.words import interval, percent, plain, plural
 from ci.stats import Step
 from ci.stats.steps import SHORTEST, find

@@ -158,7 +158,8 @@ def document(chosen: Sequence[HistoryEvent], history: History) -> dict[str, obje
     return {"events": [event.as_json() for event in chosen], "notes": list(history.notes), "looked_at": looked}
 
 
-# `ridgeline events ack`, `accept` and `reopen`: what people decide about events, into a file that is reviewed.
+# `ridgeline events ack` and `accept`: what people decide about events, into a file that is reviewed.  Without its table
+# there an event is as nobody has decided about it.
 
 
 ID = click.argument("event_id", metavar="ID")
@@ -193,20 +194,6 @@ def accept(given: Given) -> int:
     return _decide(given, "accepted")
 
 
-@verb("ridgeline events reopen 3f2a")
-@ID
-@REASON()
-@SOURCES
-@DRY_RUN
-def reopen(given: Given) -> int:
-    """Reopen an event: it needs somebody again, whatever was decided and whatever its series did."""
-    return _decide(given, "open")
-
-
-SAID = ("owner", "reason", "link")
-"""What people say of an event; it is forgotten when the event is reopened."""
-
-
 def _decide(given: Given, state: str) -> int:
     """Write a decision: what was said before stays unless it is said anew."""
     history, decisions = _history(given)
@@ -214,13 +201,11 @@ def _decide(given: Given, state: str) -> int:
     name = triage.chosen(given.event_id, [*found, *decisions.entries])
     event, earlier = found.get(name), decisions.entries.get(name)
     texts = {key: getattr(earlier, key) for key in triage.TEXTS} if earlier else {}
-    if state == "open":
-        texts = {key: text for key, text in texts.items() if key not in SAID}
     if event:
         texts |= {"kind": str(event.kind), "direction": str(event.direction), "machine": event.machine}
         texts |= {"kernel": event.moved[0].key.kernel, "first_bad": event.first_bad.hash}
-    told = {key: text for key, text in vars(given).items() if key in SAID and text is not None}
-    texts |= {key: text[: triage.LONGEST] for key, text in told.items()}
+    new = {key: getattr(given, key) for key in ("owner", "reason", "link")}
+    texts |= {key: text[: triage.LONGEST] for key, text in new.items() if text is not None}
     entry = triage.TriageEntry(name, state, datetime.datetime.now(datetime.UTC).date(), **texts)
     changed = decisions.with_entry(entry)
     if not given.dry_run:

@@ -35,7 +35,7 @@ from ci.options import (
     verb,
     wait_for_turn,
 )
-from ci.report.document import Sheet, markdown
+from ci.report.model import Sheet, markdown
 from ci.report.words import plain, plural
 from ci.studies import run as studying
 from ci.studies.declared import studies, study_named

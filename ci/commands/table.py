@@ -10,7 +10,7 @@ import click
 import pandas as pd
 
 from ci.options import JSON, PASS, Given, Parsed, err_console, option, print_notes, several, verb
-from ci.report.document import Sheet, markdown
+from ci.report.model import Sheet, markdown
 from ci.report.words import plain, plural
 from ci.tables import BOUND, Against, TableComparison, TableFile, compare, read_table
 

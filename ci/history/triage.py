@@ -18,8 +18,8 @@ from ci.whole_files import replace
 DEFAULT_FILE = Path("ci/events.toml")
 
 HEADER = """\
-# What we decided about events of the history (`ridgeline events`).  Written by its verbs `ack`, `accept` and `reopen`,
-# reviewed like code; one table per event, sorted by id, so that two branches merge.
+# What we decided about events of the history (`ridgeline events`).  Written by its verbs `ack` and `accept`, reviewed
+# like code; one table per event, sorted by id, so that two branches merge.  A table that is removed reopens its event.
 """
 
 TEXTS = ("kind", "direction", "machine", "kernel", "first_bad", "owner", "reason", "link")
@@ -88,10 +88,6 @@ class Triage:
     def with_entry(self, entry: TriageEntry) -> Triage:
         """The same with one decision made or replaced."""
         return dataclasses.replace(self, entries={**self.entries, entry.id: entry})
-
-    def without(self, event_id: str) -> Triage:
-        """The same with a decision taken back."""
-        return dataclasses.replace(self, entries={k: v for k, v in self.entries.items() if k != event_id})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,8 +11,7 @@ from typing import Literal, TypeAlias
 
 from ci.judging.types import CaseVerdict, Group, Verdict
 from ci.report import words
-from ci.report.document import Bullet
-from ci.report.model import Report, grouped
+from ci.report.model import Bullet, Report, grouped
 
 Span: TypeAlias = tuple[str, Literal["", "code", "command", "strong"]]
 """A text that came from outside or not, and how it is set."""

@@ -15,8 +15,7 @@ from markdown_it import MarkdownIt
 from ci.judging.types import Verdict
 from ci.report import words
 from ci.report.blocks import Block, Bullets, CaseTable, Heading, Links, Paragraph, Title, blocks_of
-from ci.report.document import Bullet, Sheet, pipes
-from ci.report.model import Report
+from ci.report.model import Bullet, Report, Sheet, pipes
 
 MARKER = "<!-- ridgeline:report -->"
 LIMIT = 60_000

@@ -19,8 +19,7 @@ from rich.text import Text
 from ci.judging.types import CaseVerdict, Verdict
 from ci.report import words
 from ci.report.blocks import LISTED, Block, Bullets, CaseTable, Fold, Heading, Links, Paragraph, Title, blocks_of
-from ci.report.document import Bullet
-from ci.report.model import Report
+from ci.report.model import Bullet, Report
 
 STYLE = {
     Verdict.BROKEN: "magenta",

@@ -11,8 +11,7 @@ from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.records import rates
 from ci.records.ledger import Explanation, TriedCause
 from ci.records.rates import Rate
-from ci.report.document import Bullet
-from ci.report.model import CaseCost, Report, Scalar, Side, Skip
+from ci.report.model import Bullet, CaseCost, Report, Scalar, Side, Skip
 from ci.stats import Clocks
 
 NOTHING = "-"

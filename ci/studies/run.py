@@ -22,7 +22,7 @@ from benchmarks.points import Knobs, Point
 from ci import harness
 from ci.git.repository import LocalCheckout
 from ci.records import derived
-from ci.report.document import Sheet, markdown
+from ci.report.model import Sheet, markdown
 from ci.studies import plots
 from ci.studies.frame import KEYS, Study, StudyError, StudyPart, Tried, belongs, of_sweeps
 from ci.sweeps import catalogue

@@ -12,7 +12,7 @@ import pandas as pd
 
 from benchmarks.points import Knobs, label
 from ci.report import words
-from ci.report.document import Sheet
+from ci.report.model import Sheet
 from ci.sweeps.measured import INDIFFERENCE, Measured
 from ci.trials.trial import Json
 

@@ -123,7 +123,7 @@ def test_a_number_that_is_out_of_range(project, words, number):
     "words",
     ["jobs nope", "cancel nope", "submit --resume nope", "submit", "submit -- nope", "submit --executor slurm -- run"]
     + ["submit --status nope", "submit --timeout", "ack nope --owner me --reason x", "accept nope --reason x"]
-    + ["reopen nope --reason x", "plot nope --out a.png", "study nope", "pools --show nope", "events --results nope"]
+    + ["plot nope --out a.png", "study nope", "pools --show nope", "events --results nope"]
     + ["gate HEAD^ HEAD --results folder", "sweep", "tune", "sift made.jsonl"]
     + ["site --results text", "record made.jsonl --results text", "run --tree nope --out a.jsonl", "nope", "--nope"]
     + ["run --out folder", "export --out made.jsonl/x", "events --triage binary", "ab HEAD^ --policy binary"]
