@@ -142,13 +142,6 @@ def test_a_replay_leaves_with_the_code_of_its_verdict(tmp_path, head, code, verd
     assert {"case", "verdict", "ratio", "ci_low", "ci_high", "trials", "rounds"} <= answer["cases"][0].keys()
 
 
-@pytest.mark.parametrize(("text", "code", "said"), [("", 2, ""), ("hello\n" * 3, 3, "replay.jsonl:1")])
-def test_a_replay_without_trials(tmp_path, text, code, said):
-    (tmp_path / "replay.jsonl").write_text(text)
-    done = ridgeline("ab", "--replay", tmp_path / "replay.jsonl")
-    assert (done.exit_code, said in done.output) == (code, True)
-
-
 @pytest.mark.parametrize(
     ("error", "said"),
     [

@@ -324,23 +324,6 @@ BAD_LINES = {
 """Of each kind one; tests/ci/trials/test_file.py has every way in which a line is bad."""
 
 
-@pytest.mark.parametrize("name", BAD_LINES)
-def test_a_bad_line_is_named_and_the_others_recorded(results, tmp_path, name):
-    spoil, reason = BAD_LINES[name]
-    file = tmp_path / "trials.jsonl"
-    bad = spoil(trial(number=1))
-    file.write_bytes(
-        json.dumps(trial()).encode() + b"\n" + bad + b"\n" + json.dumps(trial(number=2)).encode() + b"\n" + bad
-    )
-    before = file.read_bytes()
-    for _ in range(2):
-        outcome = records.record([file], results)
-        assert outcome.added + outcome.known == 2
-        assert [reason in p.why for p in outcome.problems] == [True, True]
-        assert [p.where for p in outcome.problems] == [f"{file}:2", f"{file}:4"]
-    assert file.read_bytes() == before, "the trial file itself is never changed"
-
-
 @pytest.mark.parametrize(
     "spoil",
     [

@@ -307,8 +307,3 @@ def test_trials_of_a_failed_node_are_left_out():
 def test_a_preflight_that_is_none_is_refused(preflight):
     with pytest.raises(Unfit, match="preflight"):
         parsed({**trial(), "preflight": preflight})
-
-
-def test_a_trial_has_its_seconds():
-    read = made.parsed({**made.trial(), "duration_s": 12.5, "measuring_s": 3.25})
-    assert read.duration_s == 12.5
