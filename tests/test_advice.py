@@ -94,26 +94,6 @@ def test_every_command_in_a_text_can_be_pasted():
     assert {(str(path), words): said for path, words in advice if (said := fault(words))} == {}
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("ab BASE HEAD --kernel NAME", "placeholder"),
-        ("check --nothing", "No such option"),
-        ("tune --verify", "lacks operator"),
-        ("records add", "lacks arguments"),
-        ("record trials.jsonl", "today is records add"),
-        ("bringup --only", "requires an argument"),
-        ("gate HEAD^ HEAD one_more", "too many"),
-        ("isa --range ..HEAD", ""),
-        ("jobs submit -- run --out trials.jsonl", ""),
-        ("sweep gemm --knob 'N=V,V'", ""),
-    ],
-)
-def test_a_command_that_cannot_be_pasted_is_seen(words, said):
-    assert said in fault(words)
-    assert bool(said) == bool(fault(words))
-
-
 def test_a_report_names_the_command_that_shows_it_again():
     worse = samples.slower()
     shown = "ab 9f8e7d6c5b4a 0123456789ab --kernel gemm --tier sweep"

@@ -57,13 +57,6 @@ def test_texts_name_the_range_of_pyproject(path):
         assert named.groups() == tested
 
 
-def test_no_text_names_another_range():
-    for path in (*ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.md")):
-        if path.name != "CHANGELOG.md":
-            named = re.findall(r"Python (3\.\d+ (?:to|or|and) \S+)", path.read_text(encoding="utf-8"))
-            assert {words.rstrip(",;:.") for words in named} <= {f"{PYTHONS[0]} to {PYTHONS[-1]}"}, path
-
-
 def test_workflows_take_a_tested_python():
     for path in (*(ROOT / ".github").rglob("*.yml"), *(ROOT / "ci/newcomer/templates").glob("*.j2")):
         for version in re.findall(r'(?:python-version|default): "?(3\.\d+)', path.read_text(encoding="utf-8")):
