@@ -8,9 +8,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from rich.console import Console
@@ -20,6 +18,7 @@ from ci.bisect.search import BisectError, Labels, RowPlace, TrialOutcome
 from ci.git.command import succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import INTERRUPTED, USAGE, MeasureError, MeasurePlan, again, measure
+from ci.judging.judge import verdict_without_times
 from ci.judging.live import Interrupted, is_asked
 from ci.judging.types import OUTCOMES
 from ci.report.words import plain
@@ -34,19 +33,6 @@ Sides = tuple[tuple[LocalCheckout, LocalCheckout], MeasurePlan]
 
 FEWEST = 2
 """Places of a row."""
-
-
-class Axis(Protocol):
-    """A row of places.  what: what one of its changes is called; known: of each place the label of its code."""
-
-    @property
-    def what(self) -> str: ...
-    @property
-    def places(self) -> Sequence[RowPlace]: ...
-    @property
-    def known(self) -> Sequence[str | None]: ...
-    def sides(self, low: int, high: int, plan: MeasurePlan) -> AbstractContextManager[Sides]: ...
-    def position(self, trial: Trial, role: str) -> int | None: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +125,11 @@ class SettingAxis:
         return None
 
 
+Axis = CommitAxis | SettingAxis
+"""A row of places.  what: what one of its changes is called; known: of each place the label of its code, None where it
+is not known; sides: two places as base and head; position: the place that a side of a trial is."""
+
+
 def python_axis(checkout: LocalCheckout, pythons: Sequence[str], own: str) -> SettingAxis:
     """Python environments in the order given, such as one for each version of Triton.  own: that runs us."""
     places = [RowPlace(python, python) for python in pythons]
@@ -224,10 +215,8 @@ def _failed(compared: Sequence[Comparison], group: Sequence[Trial], base: int, h
         for place, status, why in ((base, c.base_status, c.base_why), (head, c.head_status, c.head_why)):
             if status is not Status.OK:
                 return {place: f"{c.case} {OUTCOMES[status]}{f': {why}' if why else ''}"}
-        if c.base_definition and c.head_definition and c.base_definition != c.head_definition:
-            return {max(base, head): f"{c.case} has another benchmark definition there: the times are of other work"}
-        if c.problems:
-            return {max(base, head): c.problems[0]}
+        if not (c.same_code and not c.trials) and (unfit := verdict_without_times(c, {})):
+            return {max(base, head): f"{c.case}: {unfit.evidence[0]}"}
     return {}
 
 

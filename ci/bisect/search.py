@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from scipy import special
+from scipy import stats
 
 from ci.stats import FloatArray
 
@@ -81,11 +81,6 @@ class Line:
         """Shape (last + 1,): the prior share of changes up to each position."""
         return np.concatenate([[0.0], np.cumsum(self.weights)])
 
-    def bracket(self, change: int) -> tuple[int, int]:
-        """The nearest measurable positions below and from a change: the changes between cannot be told apart."""
-        at = int(np.searchsorted(self.testable, change))
-        return int(self.testable[at - 1]), int(self.testable[at])
-
 
 # The grids that size and noise of a step are summed over, and the prior on them.
 #
@@ -120,11 +115,7 @@ class StepGrid:
 
     def log_density(self, away: FloatArray) -> FloatArray:
         """Log-density of the noise at a distance, shape (..., S)."""
-        tail, z = self.tail, away[..., None] / self.scale
-        constant = (
-            special.gammaln((tail + 1) / 2) - special.gammaln(tail / 2) - np.log(self.scale**2 * tail * np.pi) / 2
-        )
-        return np.asarray(constant - (tail + 1) / 2 * np.log1p(z**2 / tail))
+        return np.asarray(stats.t.logpdf(away[..., None], self.tail, scale=self.scale))
 
 
 @functools.lru_cache(maxsize=32)

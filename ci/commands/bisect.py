@@ -123,7 +123,7 @@ def bisect(given: Given) -> int:
     rules = _rules(thresholds, planned.kernels, given.most, given.smallest, kind)
     file = given.out or _file(given.axis, row, planned)
     if given.dry_run:
-        return print_plan(row, rules, file, given.as_json)
+        return print_plan(row, rules, file)
     measuring = request.measure if request else measure
     last = searched_live(row, planned, rules, file, given.as_json, measuring)
     step = last.answer.culprit if last.answer else None
@@ -264,14 +264,9 @@ def searched_live(
     return state
 
 
-def print_plan(axis: Axis, rules: SearchRules, file: Path, as_json: bool) -> int:
+def print_plan(axis: Axis, rules: SearchRules, file: Path) -> int:
     """What would be searched: every place, and whether its code may differ from that of the one before."""
     may_differ = [True, *(not equal for equal in same_code(axis.known, {}))]
-    if as_json:
-        listed = zip(axis.places, axis.known, strict=True)
-        rows = [{"name": place.name, "code": code} for place, code in listed]
-        print_json({"axis": axis.what, "places": rows, "classes": sum(may_differ), "out": str(file)})
-        return PASS
     for place, differs in zip(axis.places, may_differ, strict=True):
         click.echo(f"{place.short}  {'may differ' if differs else 'equal code'}  {place.subject}".rstrip())
     click.echo(f"{len(axis.places) - 1} {axis.what}s, {sum(may_differ)} with code that may differ")

@@ -215,7 +215,7 @@ def test_another_benchmark_definition_is_other_work():
     changed["trees"]["head"]["declaration"] = made_trials.declaration(yardstick="2" * 16)
     (one,) = read_outcomes(changed)
     assert list(one.failed) == [3]
-    assert "another benchmark definition" in one.failed[3]
+    assert "the benchmark definition changed" in one.failed[3]
 
 
 def test_operators_of_one_trial_count_together():

@@ -77,9 +77,9 @@ def test_which_environment_is_asked_of_pythons_in_their_order(inside, tmp_path):
     """The same Python twice under two names: no step."""
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
-    done = run("--axis", "env", sys.executable, link, *CASE, *FAST, "--dry-run", "--json")
+    done = run("--axis", "env", sys.executable, link, *CASE, *FAST, "--dry-run")
     assert done.exit_code == PASS, done.output
-    assert [one["name"] for one in json.loads(done.stdout)["places"]] == [sys.executable, str(link)]
+    assert [line.split()[0] for line in done.stdout.splitlines()[:2]] == [sys.executable, str(link)]
 
 
 @pytest.mark.parametrize(
