@@ -25,7 +25,7 @@ from ci.records import derived, ledger, store
 from ci.records.derived import derive
 from dashboards import cases, compare, events, files, front, kernel, machines, studies
 from dashboards.files import SiteError, receive, script_json, slug
-from dashboards.frame import Site, lanes
+from dashboards.frame import STILL_READ, Site, lanes
 from kernels import project
 
 HERE = Path(__file__).parent
@@ -99,7 +99,8 @@ def of_frame(frame: pd.DataFrame, results: Path, problems: Sequence[str] = ()) -
     )
     notes_of = functools.cache(lambda *place: store.trials(results, store.Place(*place)))
     told = [text.replace(f"{results}/", "") for text in problems]
-    return Site(results, frame, lanes(frame), history, notes_of, exact.records(code, around), told)
+    shown, still_read = lanes(frame), frame[list(STILL_READ)]
+    return Site(results, still_read, shown, history, notes_of, exact.records(code, around), told)
 
 
 def site_files(site: Site, repo: str | None = None) -> dict[str, bytes]:

@@ -317,24 +317,39 @@ def minute(date: Any) -> str:
 
 def lanes(frame: pd.DataFrame) -> list[Lane]:
     """The lanes of a derived frame, the one with the longest history first (then by newest commit, then by name)."""
-    found: list[Lane] = []
-    for machine, rows in frame.groupby("machine", sort=True, observed=True) if len(frame) else ():
+    lanes_of_machines: list[Lane] = []
+    for machine, rows in _parts(frame, "machine"):
         several = rows[["commit", "env"]].drop_duplicates()["commit"].duplicated().any()
-        parts = rows.groupby("env", sort=True, observed=True) if several else [(None, rows)]
-        found += [Lane.of(str(machine), env if env is None else str(env), part) for env, part in parts]
-    return sorted(found, key=lambda lane: (-len(lane.commits), _reversed(lane.commits[-1].date), lane.slug))
+        parts = _parts(rows, "env") if several else [(None, rows)]
+        lanes_of_machines += [Lane.of(machine, env, part) for env, part in parts]
+    return sorted(lanes_of_machines, key=lambda lane: (-len(lane.commits), _reversed(lane.commits[-1].date), lane.slug))
+
+
+def _parts(frame: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of each name in a column; all of them without a copy, which of a long history is a gigabyte."""
+    rows_of = frame.groupby(column, observed=True).indices if len(frame) else {}
+    for name, rows in sorted(rows_of.items()):
+        yield str(name), frame if len(rows) == len(frame) else frame.iloc[rows]
 
 
 def _reversed(text: str) -> list[int]:
     return [-ord(character) for character in text]
 
 
+STILL_READ = (
+    *("machine", "kernel", "case", "backend", "commit", "env", "date", "status", "devices"),
+    *("seconds", "paired_ratio", "paired_low", "paired_high"),
+)
+"""Columns of the frame that pages read beside their lanes: sustained calls, and devices at work.  The others go: of a
+long history they are half a gigabyte."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Site:
     """All that pages are made of.
 
-    results: the folder of records.  frame: all of them, derived.  notes_of: trials of a record.  code: the recorded
-    machine code, oldest commit first.  problems: sentences about what could not be used.
+    results: the folder of records.  frame: all of them, derived; STILL_READ at least.  notes_of: trials of a record.
+    code: the recorded machine code, oldest commit first.  problems: sentences about what could not be used.
     """
 
     results: Path
