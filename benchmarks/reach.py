@@ -111,7 +111,7 @@ def declared(tree: SourceTree) -> dict[str, tuple[str, ...]]:
     for path in paths:
         for name in names_in(tree.text(path)) if KERNEL in tree.text(path) else ():
             homes[name] = (*homes.get(name, ()), part_of(tree, path))
-    if _made_elsewhere(tree, {maker for path in paths for maker in _imports(tree, path).called}):
+    if _may_make_operators(tree, {maker for path in paths for maker in _imports(tree, path).called}):
         raise Unreadable
     return homes
 
@@ -128,7 +128,7 @@ def declared_by(tree: SourceTree, module: str) -> list[str] | None:
     return [name for name, parts in homes.items() if any(f"{home}/".startswith(f"{part}/") for home in parts)]
 
 
-def _made_elsewhere(tree: SourceTree, called: Iterable[str]) -> bool:
+def _may_make_operators(tree: SourceTree, called: Iterable[str]) -> bool:
     """Whether functions that listed modules call as they are loaded may make operators: those of another project, and
     those that reach the class from outside of the listed packages.  called: see Imported."""
     of_makers = [list(_index(tree).of_name(maker)) for maker in called]

@@ -186,51 +186,53 @@ def imported(text: str, module: str, is_package: bool) -> Imported:
         return Imported(dynamic=True)
     nodes = list(ast.walk(tree))
     package = (module if is_package else module.rpartition(".")[0]).split(".")
-    bound = _bound(nodes, package)
-    modules, strings, dynamic = set[str]().union(*bound.values()), set[str](), False
+    bindings = _import_bindings(nodes, package)
+    modules, strings, dynamic = set[str]().union(*bindings.values()), set[str](), False
     followed: set[ast.AST] = set()  # references to what imports by name, in calls that say the name
     for node in nodes:
         if isinstance(node, ast.Import):
             modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             dynamic |= any(one.name in UNSEEN or (one.name in BY_NAME and one.asname) for one in node.names)
-        elif isinstance(node, ast.Call) and _last(node.func) in BY_NAME and (name := _by_name(node, package)):
+        elif (
+            isinstance(node, ast.Call) and _last_name(node.func) in BY_NAME and (name := _module_in_call(node, package))
+        ):
             modules.add(name)
             followed.add(node.func)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and ONE_WORD.fullmatch(node.value):
             strings.add(node.value)
             dynamic |= node.value in (*BY_NAME, *UNSEEN)
         elif isinstance(node, (ast.Attribute, ast.Name)):
-            name = _last(node)
+            name = _last_name(node)
             unseen = name in UNSEEN and (isinstance(node, ast.Name) or name not in METHODS)
             dynamic |= unseen or (name in BY_NAME and node not in followed)
-            modules.update(_full_names(node, bound, any_name="*" in bound))
+            modules.update(_full_names(node, bindings, any_name="*" in bindings))
     dynamic |= "sys.path" in modules
     usual = LIBRARIES | sys.stdlib_module_names
-    functions = (function for function in _called_at_load(tree) if _last(function) != KERNEL)
-    called = (name for function in functions for name in _full_names(function, bound))
+    functions = (function for function in _called_at_load(tree) if _last_name(function) != KERNEL)
+    called = (name for function in functions for name in _full_names(function, bindings))
     return Imported(
         *(frozenset(modules.union(text for text in strings if "." in text)), frozenset(strings), dynamic),
         frozenset(name for name in called if name.partition(".")[0] not in usual),
     )
 
 
-def _bound(nodes: Sequence[ast.AST], package: Sequence[str]) -> dict[str, set[str]]:
+def _import_bindings(nodes: Sequence[ast.AST], package: Sequence[str]) -> dict[str, set[str]]:
     """By name that an import of a file binds: the full dotted names of what it can be, "package.*" under "*"."""
-    bound = defaultdict[str, set[str]](set)
+    bindings = defaultdict[str, set[str]](set)
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 full = alias.name if alias.asname else alias.name.partition(".")[0]
-                bound[alias.asname or full].add(full)
+                bindings[alias.asname or full].add(full)
         elif isinstance(node, ast.ImportFrom):
             start = _absolute("." * node.level + (node.module or ""), package)
             for alias in node.names:
-                bound[alias.asname or alias.name].add(f"{start}.{alias.name}")
-    return bound
+                bindings[alias.asname or alias.name].add(f"{start}.{alias.name}")
+    return bindings
 
 
-def _full_names(node: ast.expr, bound: Mapping[str, set[str]], *, any_name: bool = False) -> Iterator[str]:
+def _full_names(node: ast.expr, bindings: Mapping[str, set[str]], *, any_name: bool = False) -> Iterator[str]:
     """What a name, or an attribute of an attribute of one, can be of what a file imports: "package.part.name".
 
     any_name: a name that the file does not bind can be that of a module, as in a file that imports by "*".
@@ -239,7 +241,7 @@ def _full_names(node: ast.expr, bound: Mapping[str, set[str]], *, any_name: bool
     while isinstance(node, (ast.Attribute, ast.Call)):
         names, node = ([node.attr, *names], node.value) if isinstance(node, ast.Attribute) else ([], node.func)
     if isinstance(node, ast.Name):
-        roots = bound.get(node.id, {node.id} if any_name else ())
+        roots = bindings.get(node.id, {node.id} if any_name else ())
         yield from (".".join((root, *names)) for root in roots)
 
 
@@ -262,7 +264,7 @@ def _absolute(dotted: str, package: Sequence[str]) -> str:
     return ".".join(filter(None, (*above, bare)))
 
 
-def _by_name(call: ast.Call, package: Sequence[str]) -> str:
+def _module_in_call(call: ast.Call, package: Sequence[str]) -> str:
     """The module that a call imports by its name, or the package in which it lies; "" where it says neither."""
     name = call.args[0] if call.args else None
     first = name.values[0] if isinstance(name, ast.JoinedStr) and name.values else name
@@ -274,7 +276,7 @@ def _by_name(call: ast.Call, package: Sequence[str]) -> str:
     return f"{stem}.*" if stem.strip(".") and not stem.startswith(".") else ""
 
 
-def _last(node: ast.expr) -> str:
+def _last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
@@ -326,14 +328,14 @@ def names_in(source: str) -> tuple[str, ...]:
     then be given anywhere.
     """
     nodes = list(ast.walk(_parsed(source)))
-    calls = [node for node in nodes if isinstance(node, ast.Call) and _last(node.func) == KERNEL]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and _last_name(node.func) == KERNEL]
     harmless = {call.func for call in calls}
     for node in nodes:
-        asks = isinstance(node, ast.Call) and _last(node.func) == "isinstance"
+        asks = isinstance(node, ast.Call) and _last_name(node.func) == "isinstance"
         parts = (node if asks else None, getattr(node, "annotation", None), getattr(node, "returns", None))
         harmless.update(inner for part in parts if isinstance(part, ast.AST) for inner in ast.walk(part))
     for node in nodes:
-        refers = isinstance(node, (ast.Name, ast.Attribute)) and _last(node) == KERNEL and node not in harmless
+        refers = isinstance(node, (ast.Name, ast.Attribute)) and _last_name(node) == KERNEL and node not in harmless
         if refers or (isinstance(node, ast.alias) and _is_other_name(node)):
             raise Unreadable
     return tuple(map(_name_of, calls))

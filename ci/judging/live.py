@@ -38,12 +38,12 @@ def judged(trials: Sequence[Trial], policy: Policy, kind: str, warnings: Iterabl
     of_programs = [trial for trial in trials if trial.by_program]
     if of_programs:
         rest = [trial for trial in trials if not trial.by_program]
-        parts = [_judged(of_programs, policy, kind + PROGRAM, warnings)]
-        return functools.reduce(joined, [_judged(rest, policy, kind, warnings), *parts] if rest else parts)
-    return _judged(trials, policy, kind, warnings)
+        parts = [_judged_by_looks(of_programs, policy, kind + PROGRAM, warnings)]
+        return functools.reduce(joined, [_judged_by_looks(rest, policy, kind, warnings), *parts] if rest else parts)
+    return _judged_by_looks(trials, policy, kind, warnings)
 
 
-def _judged(trials: Sequence[Trial], policy: Policy, kind: str, warnings: Iterable[str]) -> Judgement:
+def _judged_by_looks(trials: Sequence[Trial], policy: Policy, kind: str, warnings: Iterable[str]) -> Judgement:
     settings, remarks = policy.settings(machine_kind=kind), tuple(warnings)
     progress = Progress(settings.looks, settings.confirming)
     gone = undeclared(trials)
@@ -51,7 +51,7 @@ def _judged(trials: Sequence[Trial], policy: Policy, kind: str, warnings: Iterab
     allowed = dict.fromkeys(recorded, 1)
 
     def judge_at(progress: Progress) -> Judgement:
-        return judge([*comparisons(_first(trials, allowed), remarks), *gone], policy, progress)
+        return judge([*comparisons(_first_results(trials, allowed), remarks), *gone], policy, progress)
 
     def recorded_beyond(cases: Sequence[str]) -> int:
         return max(recorded[operator_case(case)] for case in cases) - progress.budget
@@ -107,7 +107,7 @@ def operator_case(name: str) -> str:
     return f"{operator}/{case}"
 
 
-def _first(trials: Iterable[Trial], allowed: Mapping[str, int]) -> list[Trial]:
+def _first_results(trials: Iterable[Trial], allowed: Mapping[str, int]) -> list[Trial]:
     """The trials with the first results of each case, as many as allowed."""
     taken, first = Counter[str](), []
     for trial in trials:
@@ -246,7 +246,7 @@ class TrialScheduler:
         begun, self._begun = self._begun, True
         if not begun and not any(count > 1 for count in Counter(t.operator for t in trials).values()):
             return [TrialOrder("", (), 0, 1, tuple({t.operator: None for t in trials}))]
-        judgement, self._progress, looks = next_looks(self._progress, self._judged, self._extra_trials)
+        judgement, self._progress, looks = next_looks(self._progress, self._judge_at, self._extra_trials)
         target = min(looks.values(), default=0)
         orders = [self._informed(order, trials) for order in up_to(target, tuple(looks), trials)]
         if not orders:
@@ -277,11 +277,11 @@ class TrialScheduler:
     def outcome(self) -> Outcome:
         """The judgement of everything in the file, at its last look."""
         if self._last is None or len(self._last.file.trials) < len(self._log.read().trials):
-            self._judged(self._progress)
+            self._judge_at(self._progress)
         assert self._last
         return self._last
 
-    def _judged(self, progress: Progress) -> Judgement:
+    def _judge_at(self, progress: Progress) -> Judgement:
         file = self._log.read()
         trials = self._own(file)
         gone = [comparison for comparison in undeclared(trials) if is_asked(comparison, self._plan)]

@@ -398,10 +398,10 @@ def read_recording(path: Path) -> Recording:
     if damage and not content:
         raise ReplayError(f"{path}: {damage[0].why}; nothing in it can be unpacked")
     if not TRIAL_FORMAT.search(content):
-        lines, warnings = _replayed(path, content)
+        lines, warnings = _replay_lines(path, content)
         warnings = [*(f"{path}: {fault.why}" for fault in damage), *warnings]
         names = dict.fromkeys(name for _, line in lines for name in line["cases"])
-        return Recording([_of_replay(name, lines, warnings) for name in names], rejected=damage)
+        return Recording([_replayed_case(name, lines, warnings) for name in names], rejected=damage)
     file = parse(content.split(b"\n"), 1)
     rejected = (*damage, *file.rejected)
     if rejected and not file.trials:
@@ -414,7 +414,7 @@ Line = tuple[str, Json]
 """Where an object stands in its file, and the object."""
 
 
-def _replayed(path: Path, content: bytes) -> tuple[list[Line], list[str]]:
+def _replay_lines(path: Path, content: bytes) -> tuple[list[Line], list[str]]:
     """The trials of a replay file, each once, and warnings; a line that is none is an error, except a torn last one."""
     lines, warnings = dict[str, Line](), list[str]()
     texts = content.rstrip().split(b"\n")
@@ -437,7 +437,7 @@ def _replayed(path: Path, content: bytes) -> tuple[list[Line], list[str]]:
     return list(lines.values()), warnings
 
 
-def _of_replay(name: str, lines: Sequence[Line], shared: Sequence[str]) -> Comparison:
+def _replayed_case(name: str, lines: Sequence[Line], shared: Sequence[str]) -> Comparison:
     """One case of a replay file; what is wrong with it is its problem and nobody else's."""
     own = [(number, where, line) for number, (where, line) in enumerate(lines) if name in line["cases"]]
     trials, problems, warnings = list[PairedRounds](), list[str](), [*shared]

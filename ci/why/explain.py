@@ -258,9 +258,9 @@ def explain(
     explanations = []
     try:
         for group in slower_groups(judgement, trials)[:MOST_GROUPS]:
-            limits = (folder, until, measuring, report)
-            experiments = CaseExperiments(*worst_of(group), sides, plan, policy, *limits)
-            explanations.append(explanation([case.case for case, _ in group], experiments))
+            case, trial = worst_of(group)
+            experiments = CaseExperiments(case, trial, sides, plan, policy, folder, until, measuring, report)
+            explanations.append(explanation([slower.case for slower, _ in group], experiments))
         return (*explanations, *not_examined(judgement, explanations))
     finally:
         for tree in folder.glob("tree-*"):
