@@ -298,13 +298,20 @@ def windows(points: int) -> tuple[tuple[int, IntArray], ...]:
 
 def best_splits(series: CleanSeries, start: IntArray, length: int) -> Splits:
     """The best split of each window of one length."""
+    left, share, weight = _places(length)
+    sums, first = series.sums, start[:, None]
+    before = sums[first]
+    gain = ((before - sums[first + length]) * share + sums[first + left] - before) ** 2 * weight
+    best = gain.argmax(axis=1)
+    return gain[np.arange(len(gain)), best], start, start + SHORTEST + best, start + length
+
+
+@functools.lru_cache(maxsize=1024)
+def _places(length: int) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Of every split of a window: points left of it, their share, and what a square of its gap weighs."""
     left = np.arange(SHORTEST, length - SHORTEST + 1)
     share = left / length
-    sums, first = series.sums, start[:, None]
-    gain = (sums[first] - sums[first + length]) * share + sums[first + left] - sums[first]
-    gain = gain**2 * (1 / (left * (1 - share)))
-    best = np.argmax(gain, axis=1)
-    return gain[np.arange(len(gain)), best], start, start + SHORTEST + best, start + length
+    return left, share, 1 / (left * (1 - share))
 
 
 def _best_split(series: CleanSeries, start: int, stop: int) -> tuple[float, int, int, int]:
