@@ -38,7 +38,7 @@ from ci.pools import file
 from ci.pools.command import wrapped
 from ci.pools.file import Pool, Pools
 from ci.programs import declared_programs
-from ci.report.document import Sheet, markdown
+from ci.report.model import Sheet, markdown
 from ci.report.words import plain
 from ci.slurm.client import Slurm
 from ci.slurm.runner import RunnerError, RunnerService
