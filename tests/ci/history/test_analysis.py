@@ -84,6 +84,20 @@ def test_what_a_history_tells(lines, wanted):
     assert sorted(briefs(*lines)) == sorted(wanted)
 
 
+def test_every_slow_down_of_forty_planted_ones_is_an_event_at_its_commit_and_nothing_else_is():
+    """Of 4 and 8 %, in a noise of 1 % of a ratio, each of an operator of its own; as many operators have none."""
+    rng = np.random.default_rng(1)
+    places = rng.integers(8, COUNT - 8, 40)
+    slow = [pair(n, COUNT, ours={at: 1.04 + 0.04 * (n % 2)}, kernel=f"slow{n}") for n, at in enumerate(places)]
+    quiet = [pair(100 + n, COUNT, kernel=f"quiet{n}") for n in range(40)]
+    for line in (lines := [line for own in slow + quiet for line in own]):
+        line.seconds = line.seconds * np.exp(0.007 * rng.standard_t(5, COUNT) / np.sqrt(5 / 3))
+    of_kernel = {event.moved[0].key.kernel: event for event in events(*lines)}
+    assert of_kernel.keys() == {f"slow{n}" for n in range(40)}
+    off = [int(of_kernel[f"slow{n}"].first_bad.hash[:8], 16) - at for n, at in enumerate(places)]
+    assert max(map(abs, off)) <= 2
+
+
 def test_an_event_says_how_much_where_and_of_what():
     event = one(*step(30, 1.04))
     assert (event.first_bad, event.last_good.hash, event.between) == (facts(COUNT)[commit(30)], commit(29), 0)
