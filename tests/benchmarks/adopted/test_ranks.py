@@ -248,17 +248,18 @@ def test_facts_of_ranks_are_those_of_one_process():
 
 
 def test_a_sample_of_a_trial_is_the_mean_of_its_starts():
-    def start(base_s, head_s):
-        arms = {role: arm(one) for role, one in (("base", base_s), ("head", head_s))}
+    def start(base_s, head_s, later=2.0):
+        arms = {role: arm(one, later) for role, one in (("base", base_s), ("head", head_s))}
         return {"method": "events of ranks", "arms": arms, "warnings": ["alike"]}
 
-    def arm(seconds):
-        return {"status": "ok", "seconds": [seconds, 2 * seconds], "skew_s": [0.0, 0.0], "rank_s": [seconds, 1.0]}
+    def arm(seconds, later):
+        return {"status": "ok", "seconds": [seconds, later * seconds], "skew_s": [0.0, 0.0], "rank_s": [seconds, 1.0]}
 
     found = joint_starts([start(1.0, 3.0), start(3.0, 1.0)])
     assert found["arms"]["base"]["seconds"] == found["arms"]["head"]["seconds"] == [2.0, 4.0]
     assert found["warnings"] == ["alike"]
-    [*_, uneven] = joint_starts([start(1.0, 1.1)])["warnings"]
+    [*_, uneven] = joint_starts([start(1.0, 1.1, later=1.001)])["warnings"]
+    assert joint_starts([start(1.0, 1.1)])["warnings"] == ["alike"], "its samples scatter by more"
     assert uneven == "head takes longer on some ranks than on others: rank 0 +10.0 %, rank 1 +0.0 %"
     failed = start(1.0, 1.0)
     failed["arms"]["head"] = {"status": "crash", "why": "killed"}
