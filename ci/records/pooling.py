@@ -225,8 +225,8 @@ def _median(values: FloatArray) -> FloatArray:
 def _middle(ordered: FloatArray) -> FloatArray:
     """Median of sorted values, shape (..., values)."""
     half, odd = divmod(ordered.shape[-1], 2)
-    upper = ordered[..., half]
-    return upper if odd else (ordered[..., half - 1] + upper) / 2
+    middle: FloatArray = ordered[..., half] if odd else (ordered[..., half - 1] + ordered[..., half]) / 2
+    return middle
 
 
 def _quantile(ordered: FloatArray, share: float) -> FloatArray:
@@ -234,7 +234,8 @@ def _quantile(ordered: FloatArray, share: float) -> FloatArray:
     last = ordered.shape[-1] - 1
     below, part = divmod(last * share, 1)
     low, high = ordered[..., int(below)], ordered[..., min(int(below) + 1, last)]
-    return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
+    between: FloatArray = low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
+    return between
 
 
 @functools.cache
@@ -306,11 +307,12 @@ def pooled_times(cells: Mapping[Key, Cell]) -> dict[Key, PooledTimes]:
     pairs = {key: (cell, name) for key, cell in timed.items() if (name := _fastest_baseline(cell))}
     ratios = _of_stacks(_paired_ratio, [_paired_rounds(cell, name) for cell, name in pairs.values()])
     paired = {key: PairedRatio(name, *row) for (key, (_, name)), row in zip(pairs.items(), ratios, strict=True)}
+    times = dict[Key, PooledTimes]()
     rows = _of_stacks(_times, [cell.trials for cell in timed.values()])
-    return {
-        key: PooledTimes(*row, sum(map(len, cell.trials)), len(cell.trials), paired.get(key))
-        for (key, cell), row in zip(timed.items(), rows, strict=True)
-    }
+    for (key, cell), (seconds, low, high, q25, q75) in zip(timed.items(), rows, strict=True):
+        samples = sum(map(len, cell.trials))
+        times[key] = PooledTimes(seconds, low, high, q25, q75, samples, len(cell.trials), paired.get(key))
+    return times
 
 
 Stacks = Sequence[FloatArray]
