@@ -432,6 +432,10 @@ def _replay_lines(path: Path, content: bytes) -> tuple[list[Line], list[str]]:
                 raise ReplayError(f"{where}: not JSON ({error}); a line is one trial") from None
             warnings.append(f"{where}: the last line is torn, its writer was interrupted; {len(lines)} trials count")
             break
+        kind, first = line.get("machine_kind"), next(iter(lines.values()), (where, line))[1].get("machine_kind")
+        if kind != first:
+            known = f"the lines before have {first!r}; a file has one: judge two files"
+            raise ReplayError(f"{where}: machine_kind {kind!r}, but {known}")
         if line["cases"] and (earlier := lines.setdefault(repr(line["cases"]), (where, line)))[0] != where:
             warnings.append(f"{where}: repeats the samples of {earlier[0]}; it counts once")
     return list(lines.values()), warnings
@@ -455,6 +459,8 @@ def _replayed_case(name: str, lines: Sequence[Line], shared: Sequence[str]) -> C
             problems.append(str(error))
     if len(own) < len(lines):
         warnings.append(f"missing in {len(lines) - len(own)} of {len(lines)} trials; the others are used")
+    if trials and all(np.array_equal(t.base, t.head) for t in trials):
+        warnings.append("base and head are the same numbers in every trial: one recording twice?")
     kernel, _, rest = name.partition("/")
     return Comparison(
         *(name, kernel, rest.rpartition("/")[0].partition("/")[0], tuple(trials)),

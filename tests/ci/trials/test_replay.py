@@ -134,6 +134,12 @@ def test_unknown_units_name_the_known_ones(file, unit):
         compared(write(file, [line(0, unit)]))
 
 
+def test_two_kinds_of_machine_in_a_file_are_refused(file):
+    lines = [line(0) | {"machine_kind": "cpu"}, line(1) | {"machine_kind": "gpu"}]
+    with pytest.raises(ReplayError, match=r"trials\.jsonl:2: machine_kind 'gpu', but the lines before have 'cpu'"):
+        compared(write(file, lines))
+
+
 def test_blank_lines_are_passed_over(file):
     [case] = compared(write(file, [line(0)], "  \n" + json.dumps(line(1)) + "\n"))
     assert len(case.trials) == 2
@@ -187,6 +193,12 @@ def test_the_same_trial_twice_counts_once(file):
     [found] = compared(write(file, [*lines, {**lines[1], "trial": 9}]))
     assert len(found.trials) == 4
     assert "trials.jsonl:5: repeats the samples of" in found.warnings[0]
+
+
+def test_the_same_recording_as_both_arms_is_named(file):
+    both = [arm() for _ in range(4)]
+    _, cases = verdicts(write(file, [line(i, a={"base": b, "head": b}) for i, b in enumerate(both)]))
+    assert "base and head are the same numbers in every trial: one recording twice?" in cases["a"].warnings
 
 
 def paired(number, arms=None, **trees):
