@@ -99,7 +99,15 @@ class Unkillable(Exception):
 class RankProcess:
     """One measuring process, the leader of a session of its own, with two pipes, a log file and a working folder."""
 
-    def __init__(self, python: str, checkout: Path, rank: int, log: Path, *variables: Any) -> None:
+    def __init__(
+        self,
+        python: str,
+        checkout: Path,
+        rank: int,
+        log: Path,
+        variables: Mapping[str, str],
+        inherited: Mapping[str, str] | None,
+    ) -> None:
         self.rank = rank
         self._buffer = bytearray()
         self._seal = ""
@@ -111,7 +119,8 @@ class RankProcess:
         self._read, answers = os.pipe()
         pipes = requests, answers
         try:
-            self.process = starting.start(python, checkout, pipes, self.log.fileno(), self._folder, *variables)
+            where = pipes, self.log.fileno(), self._folder
+            self.process = starting.start(python, checkout, *where, variables, inherited)
         except OSError:
             self._release()
             raise

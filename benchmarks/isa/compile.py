@@ -399,8 +399,8 @@ def first_cause(error: BaseException, log: str = "") -> str:
 
     log: what the compiler wrote to stderr.  LLVM's and MLIR's messages come before the exception that follows them.
     """
-    if said := said_by_compiler(log):
-        return said
+    if message := compiler_message(log):
+        return message
     where = _where(error)
     while error.__cause__ is not None:
         error = error.__cause__
@@ -410,7 +410,7 @@ def first_cause(error: BaseException, log: str = "") -> str:
     return f"{type(error).__name__}{where}: {_shortened(text)}"
 
 
-def said_by_compiler(log: str) -> str:
+def compiler_message(log: str) -> str:
     """The compiler's own message in what a process wrote, "" where there is none."""
     for pattern in _SAID:
         match = re.search(pattern, log)

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout, modules_with
 from benchmarks.coordinator.ranks import Failed, Failure, StepFailed, WorkerPool
-from benchmarks.isa.compile import environment, said_by_compiler, target
+from benchmarks.isa.compile import compiler_message, environment, target
 from benchmarks.reach import CheckoutCode
 from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import Status
@@ -156,7 +156,7 @@ class Farm(contextlib.ExitStack):
 
 def reason_of(failure: Failure) -> str:
     """Why a process failed, with what a compiler said before it."""
-    return "; ".join(filter(None, (failure.why, said_by_compiler(failure.detail))))
+    return "; ".join(filter(None, (failure.why, compiler_message(failure.detail))))
 
 
 class CompilePool:

@@ -213,7 +213,10 @@ def _pythons(paths: Sequence[str], kind: str) -> list[str]:
     absent = [path for path in paths if not os.access(path, os.X_OK) or Path(path).is_dir()]
     if absent:
         raise click.UsageError(f"{absent[0]!r} is no program that can be run; name the Python of an environment")
-    return [os.path.abspath(path) for path in paths]  # not resolved: a link of a venv is what makes it one
+    pythons = [os.path.abspath(path) for path in paths]  # not resolved: a link of a venv is what makes it one
+    if len(set(pythons)) < len(pythons):
+        raise click.UsageError("a Python is named twice; name each once, in the order of their versions")
+    return pythons
 
 
 def _planned(given: Given) -> MeasurePlan:

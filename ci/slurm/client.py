@@ -57,11 +57,6 @@ class QueueRow:
         """Whether it has not started, or will start again."""
         return self.state in WAITING
 
-    @property
-    def job_id(self) -> str:
-        """The id that sbatch printed."""
-        return self.id.partition("_")[0]
-
 
 _ROW = re.compile(
     r"(?P<id>[^|]+)\|\d+\|(?P<name>.*)\|(?P<state>[A-Z_]+)\|(?P<reason>[^|]*)\|[^|]*\|(?P<nodes>[^|]*)"

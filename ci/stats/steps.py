@@ -298,7 +298,7 @@ def windows(points: int) -> tuple[tuple[int, IntArray], ...]:
 
 def best_splits(series: CleanSeries, start: IntArray, length: int) -> Splits:
     """The best split of each window of one length."""
-    left, share, weight = _places(length)
+    left, share, weight = _split_weights(length)
     sums, first = series.sums, start[:, None]
     before = sums[first]
     gain = ((before - sums[first + length]) * share + sums[first + left] - before) ** 2 * weight
@@ -307,7 +307,7 @@ def best_splits(series: CleanSeries, start: IntArray, length: int) -> Splits:
 
 
 @functools.lru_cache(maxsize=1024)
-def _places(length: int) -> tuple[IntArray, FloatArray, FloatArray]:
+def _split_weights(length: int) -> tuple[IntArray, FloatArray, FloatArray]:
     """Of every split of a window: points left of it, their share, and what a square of its gap weighs."""
     left = np.arange(SHORTEST, length - SHORTEST + 1)
     share = left / length

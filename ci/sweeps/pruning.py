@@ -309,7 +309,7 @@ def _of_backend(own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, has_a
     timed = [(point, earlier) for point, earlier in zip(own, before, strict=True) if earlier]
     if not timed:
         return []
-    mean, sd = estimates(shifts_of([own for _, own in timed]), rungs.least)
+    mean, sd = estimates(shifts_of([earlier for _, earlier in timed]), rungs.least)
     mean, sd = (np.append(values, [0.0] * has_anchor) for values in (mean, sd))
     stay = surviving(mean, sd, MISS / max(1, len(rungs) - 1))
     return [point for (point, _), one in zip(timed, stay, strict=False) if one]

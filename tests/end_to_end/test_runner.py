@@ -73,6 +73,7 @@ def test_a_service_that_is_killed_at_random_moments_starts_one_runner_for_each_j
     assert {site.hub.one(job["id"])["conclusion"] for job in jobs} == {"success"}
     states = [(row.name, row.state) for row in site.rows()]
     assert len(states) == len(dict(states)), "no job has two runners"
+    assert [dict(states)[f"rl-{job['id']}"] for job in jobs] == ["COMPLETED"] * 2
 
 
 @pytest.mark.nightly
@@ -104,8 +105,8 @@ def test_the_secret_is_nowhere_but_in_its_file(site, tmp_path):
     site.serve()
     site.until(lambda: running(site.hub, job["id"]) and told.exists(), "the job to run")
     (row,) = [one for one in site.rows() if not one.has_ended]
-    shown = [site.slurm.command("scontrol", "-o", "show", "job", row.job_id)]
-    shown += [site.slurm.command("scontrol", "write", "batch_script", row.job_id, "-")]
+    shown = [site.slurm.command("scontrol", "-o", "show", "job", row.id)]
+    shown += [site.slurm.command("scontrol", "write", "batch_script", row.id, "-")]
     lines = {path.parent.name: words(path) for path in Path("/proc").glob("[0-9]*/cmdline")}
     steps = [pid for pid in site.slurm.processes() if "start.sh" in lines.get(str(pid), "")]
     shown += lines.values()

@@ -42,12 +42,12 @@ def call_names(frames: Iterable[FrameType], root: str, numbers: itertools.count[
     for frame in frames:
         if not frame.f_code.co_name.startswith("<"):
             if not isinstance(frame.f_trace, CallName):
-                frame.f_trace = CallName(f"{next(numbers)}:{_place(frame.f_code, root)}")
+                frame.f_trace = CallName(f"{next(numbers)}:{_function_address(frame.f_code, root)}")
             names.append(frame.f_trace)
     return names
 
 
-def _place(code: CodeType, root: str) -> str:
+def _function_address(code: CodeType, root: str) -> str:
     return f"{code.co_filename.removeprefix(root)}:{code.co_qualname}"
 
 
@@ -68,19 +68,20 @@ class Skips:
     ) -> None:
         self._inside = {(place, first): keys for place, first, keys in rows}
         self._places = {place for place, _, _ in rows}
+        self._names = {place.rpartition(":")[2].rpartition(".")[2] for place in self._places}
         self._root, self._passed, self._met = root, passed, met
         self._returned: dict[str, Any] = {}
         self.files = {os.path.join(root, place.rpartition(":")[0]) for place in self._places}
 
     def decorated(self, tree: ast.Module, file: str) -> ast.Module:
-        """The tree of a file, its functions decorated if it is one of the files."""
+        """The tree of a file, functions of these names decorated if it is one of the files."""
         for node in ast.walk(tree) if file in self.files else ():
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.FunctionDef) and node.name in self._names:
                 node.decorator_list.append(ast.copy_location(ast.Name(SKIPS, ast.Load()), node))
         return tree
 
     def __call__(self, function: Any) -> Any:
-        place = _place(function.__code__, self._root)
+        place = _function_address(function.__code__, self._root)
         if place not in self._places or inspect.isgeneratorfunction(function):
             return function
 

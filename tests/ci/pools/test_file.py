@@ -195,7 +195,9 @@ HOSTILE = "x; touch owned; #"
 
 
 @pytest.mark.parametrize(
-    "words", [["--only", HOSTILE], ["--gpus", HOSTILE], ["--only", "$(touch owned)"], ["--only", "`touch owned`"]]
+    "words",
+    [["--only", HOSTILE], ["--gpus", HOSTILE], ["--gpus", "-1"], ["--gpus", "0"], ["--nothing"]]
+    + [["--only", "$(touch owned)"], ["--only", "`touch owned`"]],
 )
 def test_a_hostile_name_reaches_no_shell(tmp_path, words):
     done = subprocess.run(

@@ -31,7 +31,6 @@ def test_the_queue(version):
         for name in ("ok", "bad", "sig", "can", "run")
     }
     assert states == {"ok": "COMPLETED", "bad": "FAILED", "sig": "FAILED", "can": "CANCELLED", "run": "RUNNING"}
-    assert rows["4_0"].job_id == "4"
     assert (rows["4_5"].is_waiting, rows["4_5"].has_ended, rows["4_5"].reason, rows["4_5"].nodes) == (
         True,
         False,
