@@ -272,7 +272,7 @@ def print_plan(axis: Axis, rules: SearchRules, file: Path) -> int:
     may_differ = [True, *(not equal for equal in same_code(axis.known, {}))]
     for place, differs in zip(axis.places, may_differ, strict=True):
         click.echo(f"{place.short}  {'may differ' if differs else 'equal code'}  {place.subject}".rstrip())
-    click.echo(f"{len(axis.places) - 1} {axis.what}s, {sum(may_differ)} with code that may differ")
+    click.echo(f"{plural(len(axis.places) - 1, axis.what)}, {sum(may_differ)} places with code that may differ")
     click.echo(f"would take at most {rules.most} trials, into {file}")
     return PASS
 

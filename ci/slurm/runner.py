@@ -194,6 +194,7 @@ class RunnerService:
         value = {"name": name, "runner_group_id": 1, "labels": offer.labels, "work_folder": "_work"}
         registered = self.github.post(f"{PATH}/generate-jitconfig", value)
         place = self.folder / name
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # what jobs print lies there, too
         prepare_folder(place, registered["encoded_jit_config"], self.settings)
         command = shlex.join(["bash", str(place / "start.sh"), str(place), self.settings.program])
         script = batch_script(
@@ -226,7 +227,7 @@ def prepare_folder(place: Path, secret: str, settings: RunnerSettings) -> None:
 
     start.sh and guard.sh; allowed: what guard.sh lets run; config: the secret, which the job deletes as it starts.
     """
-    place.mkdir(mode=0o700, parents=True)
+    place.mkdir(mode=0o700)
     for name in ("start.sh", "guard.sh"):
         shutil.copy(NODE / name, place)
     rows = itertools.product([settings.repository], settings.workflows, settings.refs, EVENTS)

@@ -255,6 +255,7 @@ def test_the_slurm_job_of_a_runner(hub, service, tmp_path):
     ]
     assert lines[-1] == f"exec bash {place}/start.sh {place} /opt/actions-runner/run.sh"
     assert (place / "config").read_text() in hub.secrets
+    assert folder.stat().st_mode & 0o777 == 0o700, "what jobs print is for their user only"
     assert hub.runners[0]["labels"][1]["name"] == "mi300x-8"
 
 
