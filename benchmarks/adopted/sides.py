@@ -397,7 +397,7 @@ def _digest(digests: Sequence[str | None]) -> str:
 
 
 APART = 0.03
-"""Ranks whose times changed so differently are told, and by more than three standard errors of a median."""
+"""Ranks whose times changed more differently are named, if also by more than three standard errors of a median."""
 
 
 def joint_starts(starts: Sequence[JsonObject]) -> JsonObject:
@@ -431,7 +431,9 @@ def _uneven_ranks(arms: Mapping[str, Json]) -> list[str]:
 
 def _error_of_median(seconds: Sequence[float]) -> float:
     """Of samples, relative to it: half of them lie within 0.67 standard deviations of it, and it scatters by 1.25 times
-    as much as their mean.
+    as much as their mean.  Infinite for one sample.
     """
+    if len(seconds) < 2:
+        return math.inf
     lower, median, upper = statistics.quantiles(seconds, n=4)
     return 1.25 * (upper - lower) / (1.35 * median * math.sqrt(len(seconds)))

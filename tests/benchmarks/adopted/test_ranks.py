@@ -260,6 +260,9 @@ def test_a_sample_of_a_trial_is_the_mean_of_its_starts():
     assert found["warnings"] == ["alike"]
     [*_, uneven] = joint_starts([start(1.0, 1.1, later=1.001)])["warnings"]
     assert joint_starts([start(1.0, 1.1)])["warnings"] == ["alike"], "its samples scatter by more"
+    single = {"status": "ok", "seconds": [1.0], "rank_s": [1.0, 1.0]}
+    arms = {"base": single, "head": {**single, "rank_s": [1.5, 1.0]}}
+    assert joint_starts([{"arms": arms, "warnings": []}])["warnings"] == [], "one sample says nothing of its scatter"
     assert uneven == "head takes longer on some ranks than on others: rank 0 +10.0 %, rank 1 +0.0 %"
     failed = start(1.0, 1.0)
     failed["arms"]["head"] = {"status": "crash", "why": "killed"}
