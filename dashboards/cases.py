@@ -11,9 +11,9 @@ import numpy as np
 
 from ci.records import derived
 from dashboards import charts, table
-from dashboards.files import natural, slug
+from dashboards.files import case_address, natural
 from dashboards.frame import NAMES, UNITS, Commit, Lane, Series, Site
-from dashboards.table import Column, Piece, Table
+from dashboards.table import BACKEND, CASE, COMMIT, OPERATOR, Column, Piece, Table
 from kernels.hardware import Hardware
 
 SYMBOLS = ("circle", "rect", "triangle", "diamond", "roundRect", "pin")
@@ -62,7 +62,7 @@ def roofline_chart(lane: Lane, points: Sequence[Point]) -> Piece:
                 symbol=SYMBOLS[n % len(SYMBOLS)],
                 symbolSize=8,
                 tips=[f"{point.series.case}, {point.series.backend}" for point in own],
-                links=[_link(lane, point.series) for point in own],
+                links=[case_address(point.series.kernel, lane.machine, point.series.case) for point in own],
             )
         )
     option = charts.over(
@@ -82,20 +82,20 @@ def _pieces(lane: Lane) -> Iterator[Piece]:
     if not derived.hardware_of(lane.newest):
         yield table.text("This device is not in kernels/hardware, so no roof is drawn; add it there.", "notice")
     columns = [
-        Column("kernel", "operator"),
-        Column("case", "case", "case"),
-        Column("backend", "backend"),
+        OPERATOR,
+        CASE,
+        BACKEND,
         Column("intensity", "FLOP / byte", "number"),
         Column("tflops", "one device", "rate"),
         Column("hbm", "least HBM traffic", "rate"),
         Column("peak_share", "of the roof", "share", "Least time by matrix units, HBM and links / measured time."),
-        Column("commit", "commit", "commit"),
+        COMMIT,
     ]
     points.sort(key=lambda point: (point.series.kernel, natural(point.series.case), point.series.backend))
     rows = [
         [
             point.series.kernel,
-            [point.series.case, _link(lane, point.series)],
+            [point.series.case, case_address(point.series.kernel, lane.machine, point.series.case)],
             point.series.backend,
             point.intensity,
             [point.tflops, "TFLOPS"],
@@ -105,12 +105,8 @@ def _pieces(lane: Lane) -> Iterator[Piece]:
         ]
         for point in points
     ]
-    shown = Table(f"{lane.machine}-roofline", "cases under the roof", columns, rows).piece(filter=True)
-    yield table.fold([f"The {len(rows)} points as a table"], [shown])
-
-
-def _link(lane: Lane, series: Series) -> str:
-    return f"kernels/{slug(series.kernel)}.html#machine={lane.machine}&case={series.case}"
+    shown = Table(f"{lane.machine}-roofline", "cases under the roof", columns, rows)
+    yield shown.folded(f"The {len(rows)} points as a table")
 
 
 def peaks(hardware: Hardware, dtypes: set[str]) -> dict[str, float]:
@@ -201,7 +197,7 @@ def _points(lane: Lane) -> Iterator[ScalingPoint]:
 def _point(lane: Lane, one: Series, row: int, world: int, payload: float) -> ScalingPoint:
     rate = lane.rate[one.kernel, one.case]
     value, seconds = (float(lane.columns[name][row]) for name in ("value", "seconds"))
-    link = f"kernels/{slug(one.kernel)}.html#machine={lane.machine}&case={one.case}"
+    link = case_address(one.kernel, lane.machine, one.case)
     shape = without_ranks(one.case, world)
     named = (str(lane.newest["device"]), one.kernel, one.case, shape, one.backend, one.baseline)
     return ScalingPoint(
@@ -218,14 +214,14 @@ def _product(points: Sequence[ScalingPoint]) -> Iterator[Piece]:
             yield charts.legend(charts.looks_of(own))
             yield {"kind": "grid", "pieces": list(drawn.values())}
     columns = [
-        Column("kernel", "operator"),
+        OPERATOR,
         Column("shape", "problem", "case"),
         Column("ranks", "ranks", "number"),
-        Column("backend", "backend"),
+        BACKEND,
         Column("value", "speed", "rate"),
         Column("seconds", "time", "duration"),
         Column("machine", "machine"),
-        Column("commit", "commit", "commit"),
+        COMMIT,
     ]
     ordered = sorted(points, key=lambda one: (one.kernel, natural(one.shape), one.world, one.seconds))
     rows = [
@@ -241,8 +237,8 @@ def _product(points: Sequence[ScalingPoint]) -> Iterator[Piece]:
         ]
         for one in ordered
     ]
-    shown = Table("scaling", "newest numbers of several ranks", columns, rows).piece(filter=True)
-    yield table.fold([f"All {len(rows)} numbers of several ranks"], [shown])
+    shown = Table("scaling", "newest numbers of several ranks", columns, rows)
+    yield shown.folded(f"All {len(rows)} numbers of several ranks")
 
 
 def pictures(points: Sequence[ScalingPoint]) -> dict[str, Piece]:

@@ -16,15 +16,15 @@ import pandas as pd
 from dashboards.files import slug
 from dashboards.frame import UNITS, Site
 from dashboards.kernel import CHANGE_HELP, RATIO_HELP
-from dashboards.table import Column, Table, text
+from dashboards.table import BACKEND, CASE, OPERATOR, Column, Table, text
 
 NEWEST_TRIED = 8
 """Commits, from the newest back, that may be the later side of the pair which the page shows at first."""
 
 COLUMNS = (
-    Column("kernel", "operator"),
-    Column("case", "case", "case"),
-    Column("backend", "backend"),
+    OPERATOR,
+    CASE,
+    BACKEND,
     Column("change", "longer by", "change", CHANGE_HELP),
     Column("verdict", "", "status", "Beyond or within the 99 % interval of both ratios. The gate decides."),
     Column("old_ratio", "ratio before", "ratio", RATIO_HELP),

@@ -15,9 +15,9 @@ from ci.history import words
 from ci.history.types import Direction, HistoryEvent, Moved
 from ci.report.words import interval, percent
 from dashboards import table
-from dashboards.files import slug
+from dashboards.files import case_address
 from dashboards.frame import Site
-from dashboards.table import Column, Piece, Table
+from dashboards.table import BACKEND, CASE, OPERATOR, Column, Piece, Table
 
 # ---- words ----------------------------------------------------------------------------------------------------------
 
@@ -106,12 +106,12 @@ def _unfolded(event: HistoryEvent) -> Iterator[Piece]:
 
 
 def _moved_table(event: HistoryEvent) -> Table:
-    columns = [Column("kernel", "operator"), Column("case", "case", "case"), Column("backend", "backend")]
+    columns = [OPERATOR, CASE, BACKEND]
     columns += [Column("change", "longer by", "change"), Column("judged_by", "judged by")]
     rows = []
     for one in sorted(event.moved, key=lambda one: (-abs(math.log(one.step.ratio)), one.key)):
         case = re.sub(r" \[.*\]$", "", one.key.case)
-        link = f"kernels/{slug(one.key.kernel)}.html#machine={quote(event.machine)}&case={quote(case)}"
+        link = case_address(one.key.kernel, event.machine, case)
         change = [end - 1 for end in (one.step.ratio, one.step.ratio_low, one.step.ratio_high)]
         rows.append([one.key.kernel, [one.key.case, link], one.key.backend, change, one.judged_by])
     return Table(f"event-{event.id}", "series that moved", columns, rows)

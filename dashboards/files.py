@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from kernels import project
 
@@ -48,6 +49,11 @@ def slug(name: str) -> str:
         return name
     clean = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:60]
     return f"{clean or 'x'}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
+
+
+def case_address(kernel: str, machine: str, case: str) -> str:
+    """Of a case on the page of its operator, from the root of the site."""
+    return f"kernels/{slug(kernel)}.html#machine={quote(machine)}&case={quote(case)}"
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ci.history import words
-from ci.history.types import Direction, EventKind, HistoryEvent, SeriesKey
+from ci.history.types import HistoryEvent, SeriesKey
 from dashboards import charts, table
 from dashboards.events import SIGN, address
-from dashboards.files import slug
+from dashboards.files import case_address
 from dashboards.frame import NAMES, RECENT, UNITS, Lane, Series, Site
 from dashboards.kernel import (
     CHANGE_HELP,
@@ -56,7 +56,7 @@ def verdict(site: Site, lane: Lane) -> Iterator[Piece]:
     """What is open on this machine, and where else something is."""
     events = list(filter(words.is_open, words.in_order_of_need(site.history.events)))
     here = [one for one in events if one.machine == lane.machine]
-    slower = [one for one in here if is_regression(one)]
+    slower = [one for one in here if words.is_regression(one)]
     if slower:
         count = "1 regression is" if len(slower) == 1 else f"{len(slower)} regressions are"
         yield table.text(f"{count} open on {lane.machine}", "verdict bad")
@@ -70,22 +70,13 @@ def verdict(site: Site, lane: Lane) -> Iterator[Piece]:
     yield table.text(f"{looked} {_elsewhere(events, lane)}".strip(), "small")
 
 
-def is_regression(event: HistoryEvent) -> bool:
-    """Whether an operator of ours became slower and nobody has dealt with it."""
-    slower = event.kind is EventKind.KERNEL and event.direction is Direction.SLOWER
-    return slower and words.is_open(event)
-
-
 def _line(event: HistoryEvent) -> list[Any]:
     about = f"{words.since(event)}; {words.standing(event)}"
     return [f"{SIGN[event.direction]} {words.headline(event)}", address(event.id), event.direction, about]
 
 
 def _elsewhere(events: Sequence[HistoryEvent], lane: Lane) -> str:
-    others: dict[str, int] = {}
-    for one in events:
-        if one.machine != lane.machine and is_regression(one):
-            others[one.machine] = others.get(one.machine, 0) + 1
+    others = Counter(one.machine for one in events if one.machine != lane.machine and words.is_regression(one))
     listed = ", ".join(f"{count} on {machine}" for machine, count in sorted(others.items()))
     return f"Regressions elsewhere: {listed}." if listed else "No regression is open on any other machine."
 
@@ -95,7 +86,7 @@ def _elsewhere(events: Sequence[HistoryEvent], lane: Lane) -> str:
 
 def operators(site: Site, lane: Lane) -> Iterator[Piece]:
     """One row for each operator: the ratio of its headline case to the library, large; the speeds behind it, small."""
-    regressed = {moved.key for event in site.history.events if is_regression(event) for moved in event.moved}
+    regressed = {moved.key for event in site.history.events if words.is_regression(event) for moved in event.moved}
     chosen = {kernel: headline_series(lane, kernel, regressed) for kernel in lane.cases}
     shown = {kernel: one for kernel, one in chosen.items() if one}
     ends = {kernel: _drawn_range(lane, one) for kernel, one in shown.items()}
@@ -169,7 +160,7 @@ def _operator(site: Site, lane: Lane, one: Series, ends: tuple[float, float], sp
     speeds = charts.chart(f"{one.kernel}, {one.case}: {NAMES[rate]}", {"": option}, 96, small=True)
     cells = dict(zip((column.key for column in NEWEST), newest_cells(lane, one), strict=True))
     against = f" beside {cells['library']}" if cells["ratio"] else ""
-    link = f"kernels/{slug(one.kernel)}.html#machine={lane.machine}&case={one.case}"
+    link = case_address(one.kernel, lane.machine, one.case)
     about = [one.kernel, link, f"{one.case}: {one.backend}{against}"]
     speed = cells["value"] or [cells["seconds"], "s"]
     if library and len(library.good):
@@ -209,6 +200,6 @@ def _left_out(site: Site, lane: Lane) -> Iterator[Piece]:
     if absent.rows:
         counts = Counter(row[3][0] for row in absent.rows)
         line = ", ".join(f"{count} {status}" for status, count in counts.items())
-        yield table.fold([line], [absent.piece(filter=True)])
+        yield absent.folded(line)
     for sentence in site.problems:
         yield table.text(sentence, "problem")

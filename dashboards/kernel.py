@@ -21,7 +21,7 @@ from dashboards.charts import Option
 from dashboards.events import address, moved_words
 from dashboards.files import natural, rounded, slug
 from dashboards.frame import NAMES, RATIO, RECENT, UNITS, Lane, Series, Site, stretches
-from dashboards.table import Column, Piece, Table
+from dashboards.table import BACKEND, CASE, COMMIT, OPERATOR, Column, Piece, Table
 
 CHANGE_HELP = (
     f"How much longer a call takes than {RECENT} measured commits before: the quotient of the ratios to the library, "
@@ -41,7 +41,7 @@ NEWEST = (
     Column("library", "library"),
     Column("change", f"last {RECENT} commits", "change", CHANGE_HELP),
     Column("trials", "trials", "number", "Fresh processes that were timed; the unit of inference."),
-    Column("commit", "commit", "commit"),
+    COMMIT,
 )
 """Columns of the newest number of a series."""
 
@@ -76,7 +76,7 @@ def _page(
         pieces += [table.heading("Calls back to back, at settled power"), sustained_table(sustained).piece()]
     if len((absent := not_measured(lane, kernel)).rows):
         line = f"{len(absent.rows)} pairs of case and backend have no time on this machine"
-        pieces.append(table.fold([line], [absent.piece(filter=True)]))
+        pieces.append(absent.folded(line))
     return {"title": kernel, "commits": lane.commits, "pieces": pieces}
 
 
@@ -87,7 +87,7 @@ def _case(site: Site, lane: Lane, those: Sequence[Series]) -> list[Piece]:
     newest = Table(
         f"{those[0].kernel}-{those[0].case}",
         f"newest numbers of {those[0].case}",
-        [Column("backend", "backend"), *NEWEST],
+        [BACKEND, *NEWEST],
         [[one.backend, *newest_cells(lane, one)] for one in by_speed(lane, those)],
     )
     steps = [moved for one in those for moved in site.steps.get(_key(lane, one), ())]
@@ -278,11 +278,9 @@ def step_lines(site: Site, lane: Lane, steps: Sequence[Moved]) -> Iterator[Piece
     place = lane.place
     ordered = sorted(steps, key=lambda one: (-place.get(one.first_bad, -1), one.key))
     if ordered:
-        lines = []
-        for one in ordered:
-            event = site.event_of.get((one.key, one.first_bad))
-            words = moved_words(one)
-            lines.append([words, address(event), one.direction] if event else [words, None, one.direction])
+        events = [site.event_of.get((one.key, one.first_bad)) for one in ordered]
+        links = [address(event) if event else None for event in events]
+        lines = [[moved_words(one), link, one.direction] for one, link in zip(ordered, links, strict=True)]
         yield {"kind": "lines", "lines": lines}
 
 
@@ -296,7 +294,7 @@ def all_cases(lane: Lane, kernel: str, cases: Mapping[str, Sequence[Series]]) ->
         timed = by_speed(lane, cases[case])
         for one in [one for one in timed if not one.baseline] or timed:
             rows.append([[case, f"#case={case}"], one.backend, *newest_cells(lane, one)])
-    columns = [Column("case", "case", "case"), Column("backend", "backend"), *NEWEST]
+    columns = [CASE, BACKEND, *NEWEST]
     return Table(f"{kernel}-cases", f"newest numbers of all cases of {kernel}", columns, rows)
 
 
@@ -308,7 +306,7 @@ def not_measured(lane: Lane, kernel: str = "") -> Table:
         if kernel in ("", one.kernel) and lane.columns["status"][one.newest] != "ok"
     ]
     rows.sort(key=lambda row: (row[3][0], row[0], natural(row[1]), row[2]))
-    columns = [Column("kernel", "operator"), Column("case", "case"), Column("backend", "backend")]
+    columns = [OPERATOR, Column("case", "case"), BACKEND]
     name = f"{kernel or lane.machine}-not-measured"
     return Table(name, "what was not measured, and why", [*columns, Column("status", "why", "status")], rows)
 
@@ -351,13 +349,13 @@ def over_size(lane: Lane, kernel: str, cases: Mapping[str, Sequence[Series]]) ->
 def sustained_table(rows: Sequence[BesideRow]) -> Table:
     """Sustained calls beside spaced ones: time, ratio to the vendor library in either regime."""
     columns = [
-        Column("case", "case", "case"),
-        Column("backend", "backend"),
+        CASE,
+        BACKEND,
         Column("sustained", "back to back", "duration", "Time of a call in a burst, at settled power."),
         Column("spaced", "spaced", "duration", "Time of a call with cold caches, its commit may be another."),
         Column("sustained_ratio", "to the library, back to back", "ratio", RATIO_HELP),
         Column("spaced_ratio", "to the library, spaced", "ratio", RATIO_HELP),
-        Column("commit", "commit", "commit"),
+        COMMIT,
     ]
     cells = [
         [
@@ -427,5 +425,4 @@ def _rank(point: CodePoint) -> tuple[Any, ...]:
 def _code(kernel: str, case: str, rows: Sequence[Sequence[Any]]) -> Piece:
     names = sorted({row[0].split()[0] for row in rows})
     line = f"Machine code of {case}: {', '.join(names)}"
-    shown = Table(f"{kernel}-{case}-code", f"machine code of {case}", CODE, rows, group="code")
-    return table.fold([line], [shown.piece(filter=True)])
+    return Table(f"{kernel}-{case}-code", f"machine code of {case}", CODE, rows, group="code").folded(line)

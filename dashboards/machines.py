@@ -14,7 +14,7 @@ from ci.records.ledger import CaseCheck, Verified, case_checks, verified
 from ci.trials.trial import Checkout, Trial
 from dashboards import charts, table
 from dashboards.frame import FEW_TRIALS, KEY, Commit, Lane, Site, minute
-from dashboards.table import Column, Piece, Table
+from dashboards.table import BACKEND, COMMIT, OPERATOR, Column, Piece, Table
 
 FINGERPRINT = ("kind", "arch", "device", "market_name", "count", "compute_units", "memory_bytes", "chip_id")
 """Columns of the frame that describe a machine."""
@@ -194,13 +194,13 @@ def _verified(rows: Sequence[Verified]) -> Iterator[Piece]:
     if not rows:
         return
     columns = [
-        Column("kernel", "operator"),
-        Column("backend", "backend"),
+        OPERATOR,
+        BACKEND,
         Column("ranks", "ranks", "number"),
         Column("answers", "cases"),
         Column("worst", "largest error", "number", "As a share of what the operator's tolerance allows."),
         Column("last", "last checked", "date"),
-        Column("commit", "commit", "commit"),
+        COMMIT,
     ]
     cells = [
         [
@@ -217,13 +217,13 @@ def _verified(rows: Sequence[Verified]) -> Iterator[Piece]:
     failures = [[one.kernel, one.case, one.backend, [one.status, one.why]] for row in rows for one in row.failures]
     yield table.heading("What was verified against the reference")
     if failures:
-        named = [Column("kernel", "operator"), Column("case", "case"), Column("backend", "backend")]
+        named = [OPERATOR, Column("case", "case"), BACKEND]
         failed = Table(
             f"{rows[0].machine}-failed", "what failed", [*named, Column("status", "why", "status")], failures
         )
-        yield table.fold([f"{len(failures)} failed"], [failed.piece(filter=True)], "problem")
-    shown = Table(f"{rows[0].machine}-verified", "what was verified", columns, cells).piece(filter=True)
-    yield table.fold([f"{len(rows)} backends of {len({row.kernel for row in rows})} operators"], [shown])
+        yield failed.folded(f"{len(failures)} failed", "problem")
+    shown = Table(f"{rows[0].machine}-verified", "what was verified", columns, cells)
+    yield shown.folded(f"{len(rows)} backends of {len({row.kernel for row in rows})} operators")
 
 
 def _of_trials(site: Site) -> Iterable[CaseCheck]:

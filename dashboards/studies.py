@@ -20,7 +20,7 @@ from ci.trials.file import Problem
 from dashboards import charts, table
 from dashboards.files import slug
 from dashboards.frame import Site
-from dashboards.table import Column, Piece, Table
+from dashboards.table import BACKEND, Column, Piece, Table
 
 ROOM = "studies"
 FILES = ("table.csv", "table.md")
@@ -221,7 +221,7 @@ def _first(path: Path) -> tuple[str, str]:
 
 SWEEP = (
     Column("case", "case"),
-    Column("backend", "backend"),
+    BACKEND,
     Column("knobs", "knobs"),
     Column("change", "longer than the anchor", "change"),
     Column("seconds", "time", "duration"),
@@ -251,7 +251,7 @@ def _sweep(sweep: RecordedSweep) -> Iterator[Piece]:
         for row in sweep.rows
     ]
     points = Table(f"{sweep.operator}-sweep", "every point of the sweep", SWEEP, cells, group="case")
-    yield table.fold([f"The {len(cells):,} points as a table"], [points.piece(filter=True)])
+    yield points.folded(f"The {len(cells):,} points as a table")
 
 
 def sweep_chart(operator: str, rows: Sequence[Mapping[str, Any]]) -> Piece | None:

@@ -22,7 +22,6 @@ Kind = Literal[
     "change",
     "duration",
     "share",
-    "amount",
     "commit",
     "case",
     "status",
@@ -34,7 +33,7 @@ Kind = Literal[
 """What a cell is, and the parts of it, which are its columns in a CSV file:
 
 text; number.  rate: [value, unit].  ratio: [baseline's time / ours, low, high].  change: [new / old - 1, low, high].
-duration: seconds.  share: 0 to 1.  amount: [value, unit], with a decimal prefix.  commit: [hash, date].
+duration: seconds.  share: 0 to 1.  commit: [hash, date].
 case: [name, address].  status: [status, why].  interval: [low, high] in the unit of a rate.  date: "2026-11-20 09:30".
 chart: see `dashboards.charts`.  lines: texts, the first of which is the main one.
 A cell of any kind may be None.
@@ -42,11 +41,9 @@ A cell of any kind may be None.
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "rate": ("", "_unit"),
-    "amount": ("", "_unit"),
     "ratio": ("", "_low", "_high"),
     "change": ("", "_low", "_high"),
     "commit": ("", "_date"),
-    "case": ("",),
     "status": ("", "_why"),
     "interval": ("_low", "_high"),
     "chart": (),
@@ -74,6 +71,13 @@ class Column:
         return [self.key + suffix for suffix in PARTS.get(self.kind, ("",))]
 
 
+OPERATOR = Column("kernel", "operator")
+CASE = Column("case", "case", "case")
+BACKEND = Column("backend", "backend")
+COMMIT = Column("commit", "commit", "commit")
+"""Columns that many tables have."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
     """Columns and rows of cells.  name: of its CSV file; group: key of the column whose runs get a heading."""
@@ -98,6 +102,10 @@ class Table:
         ]
         about = {"kind": "table", "name": self.name, "caption": self.caption, "columns": described}
         return about | ({"group": self.group} if self.group else {}) | more | {"rows": self.rows}
+
+    def folded(self, line: str, look: str = "") -> Piece:
+        """A line that unfolds to the table, with a field to filter it by."""
+        return fold([line], [self.piece(filter=True)], look)
 
     def csv(self) -> bytes:
         """A CSV file: a head and a line for each row."""

@@ -152,7 +152,7 @@ def asked_of_event(given: Given, plan: MeasurePlan) -> tuple[tuple[str, str], Me
     if event.kind is not EventKind.KERNEL:
         raise BisectError(
             f"the event {event.id} is one of the kind {event.kind}, which no commit of a kernel explains; "
-            "events of the kind kernel can be searched: `ridgeline events --kind kernel`"
+            "`ridgeline events --open` shows those of operators"
         )
     if not event.last_good.hash:
         raise BisectError(

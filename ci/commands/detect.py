@@ -76,12 +76,6 @@ def _refuse(column: pd.Series, wrong: pd.Series, why: str) -> None:
 @verb("ridgeline detect history.csv --better lower")
 @click.argument("file", type=click.Path(allow_dash=True))
 @option("--better", "Which values are good.", click.Choice(["lower", "higher"]), default="lower")
-@option(
-    "--smallest SHARE",
-    "Least change that ends a series slower; smaller ones are listed.",
-    click.FloatRange(0.0, 1.0),
-    default=SMALLEST,
-)
 @JSON
 def detect(given: Given) -> int:
     """Find where the level of a series changed.
@@ -89,11 +83,11 @@ def detect(given: Given) -> int:
     FILE is a CSV (also .gz, or - for stdin) with a header: value, and optionally series, commit, time.  Rows are
     ordered by time where there is one; an index counts the rows of a series from 0, those without a value too.
 
-    Exit code: 0 no series ends slower than it was by --smallest, 1 one does, 2 no series has points enough to tell,
-    3 the file cannot be read.
+    Exit code: 0 no series ends slower than it was (a change below the policy's least effect of recorded commits is
+    only listed), 1 one does, 2 no series has points enough to tell, 3 the file cannot be read.
     """
     all_series = with_steps(read(given.file))
-    regressions = {own.name for own in all_series if regressed(own.steps, given.better, given.smallest)}
+    regressions = {own.name for own in all_series if regressed(own.steps, given.better)}
     if given.as_json:
         print_json({"series": [_document(own, given.better, own.name in regressions) for own in all_series]})
     else:
@@ -118,16 +112,16 @@ def direction(step: Step, better: Better) -> str:
     return "slower" if (step.after > step.before) == (better == "lower") else "faster"
 
 
-def regressed(steps: Sequence[Step], better: Better, smallest: float) -> bool:
+def regressed(steps: Sequence[Step], better: Better) -> bool:
     """Does a slower step still stand: is the last level nearer to the one after it than to the one before?
 
-    smallest: share of the level before by which the last one must differ to count.
+    It counts from SMALLEST on.
     """
     return any(
         direction(step, better) == "slower"
         and abs(steps[-1].after - step.before) > abs(step.after - step.before) / 2
         and (steps[-1].after > step.before) == (step.after > step.before)
-        and abs(steps[-1].after - step.before) >= smallest * step.before
+        and abs(steps[-1].after - step.before) >= SMALLEST * step.before
         for step in steps
     )
 

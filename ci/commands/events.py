@@ -16,7 +16,7 @@ from rich.text import Text
 from ci.bars import bar
 from ci.history import reading, triage, words
 from ci.history.analysis import History
-from ci.history.types import Direction, EventKind, HistoryEvent
+from ci.history.types import Direction, HistoryEvent
 from ci.options import (
     DRY_RUN,
     FILE,
@@ -45,19 +45,14 @@ CAUSES = 2
 STYLE = {Direction.SLOWER: "red", Direction.FASTER: "green"}
 
 
-def is_regression(event: HistoryEvent) -> bool:
-    """Whether a kernel became slower and nobody has dealt with it."""
-    return event.kind is EventKind.KERNEL and event.direction is Direction.SLOWER and words.is_open(event)
-
-
 def needs_somebody(event: HistoryEvent) -> bool:
     """Whether it is a regression that nobody has acknowledged."""
-    return is_regression(event) and not event.owner
+    return words.is_regression(event) and not event.owner
 
 
 def show(events: Sequence[HistoryEvent], history: History, console: Console) -> None:
     """One line that says what stands, the events, what was looked at."""
-    count = sum(map(is_regression, events))
+    count = sum(map(words.is_regression, events))
     console.print(Text(f"{plural(count, 'regression')} open", "bold red" if count else "bold green"))
     for event in words.in_order_of_need(events):
         console.print(block(event), soft_wrap=True)
@@ -96,7 +91,6 @@ SOURCES = together(RESULTS, CODE, TRIAGE)
 @verb("ridgeline events list --open --machine h200x1-537ca5d2")
 @flag("--open -> only_open", "Only what is open.")
 @several("--machine NAME -> machines", "Only this machine (repeatable).")
-@several("--kind -> kinds", "Only these kinds.", click.Choice([str(kind) for kind in EventKind]))
 @flag("--summary", "Also add them to the summary of the workflow's step.")
 @SOURCES
 @JSON
@@ -119,9 +113,7 @@ def events(given: Given) -> int:
     chosen = [
         event
         for event in history.events
-        if (not given.only_open or words.is_open(event))
-        and (not given.machines or event.machine in given.machines)
-        and (not given.kinds or event.kind in given.kinds)
+        if (not given.only_open or words.is_open(event)) and (not given.machines or event.machine in given.machines)
     ]
     if given.as_json:
         click.echo(json.dumps(document(chosen, history), indent=1, allow_nan=False))

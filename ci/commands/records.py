@@ -74,7 +74,6 @@ IMPORT_EXAMPLES = """ridgeline records import all_reduce.log --machine node-3 --
 @option("--machine NAME", "Machine they were measured on.", default="")
 @option("--kernel NAME", "What was measured (default: the reader's name).", default="")
 @option("--commit HASH", "Commit that was measured.", default="")
-@option("--date ISO", "When, without a zone in UTC (default: the commit's date, else the file's).", default="")
 @several("--baseline NAME -> baselines", "Backend that is the library of the others, such as rccl (repeatable).")
 @option("--unit UNIT", "Unit of numbers whose unit the file does not say, such as us or GB/s.", default="")
 @RESULTS
@@ -86,23 +85,19 @@ def import_(given: Given) -> int:
     Importing again changes nothing; what cannot be used is named, the rest is imported.
     """
     known = _readers(given.reads)
-    try:
-        date = importing.moment(given.date) if given.date else None
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--date") from None
     if given.unit and given.unit not in {**TIMES, **RATES}:
         raise click.BadParameter(f"{given.unit!r}; there are: {', '.join({**TIMES, **RATES})}", param_hint="--unit")
-    asked = (given.reads or "", given.machine, given.kernel, given.commit, date, given.unit, given.baselines)
-    said = importing.ImportOptions(*asked)
-    done = importing.bring(importing.files_in(given.paths), given.results, known, said, given.dry_run)
+    texts = (given.reads or "", given.machine, given.kernel, given.commit, given.unit, given.baselines)
+    files = importing.files_in(given.paths)
+    done = importing.bring(files, given.results, known, importing.ImportOptions(*texts), given.dry_run)
     if given.as_json:
         print_json({"rows": list(map(_row_json, done.rows)), "said": list(map(str, done.problems))})
         return USAGE if done.refused else PASS
-    files = f"{plural(done.added, 'file')}, {plural(done.known, 'file')} known already"
+    counts = f"{plural(done.added, 'file')}, {plural(done.known, 'file')} known already"
     verb, place = "would import" if given.dry_run else "imported", given.results / IMPORTED
     machines = ", ".join(sorted(done.machines)) or "no machine"
     bad = [row for row in done.rows if row.status != "ok"]
-    lines = [f"{verb} {plural(len(done.rows), 'row')} of {files}; {machines}; in {place}"]
+    lines = [f"{verb} {plural(len(done.rows), 'row')} of {counts}; {machines}; in {place}"]
     lines += [f"  {row.status}: {row.backend}/{row.case}: {row.note}" for row in bad]
     for line in (*lines, *(f"  {problem}" for problem in done.problems)):
         out_console().print(line, markup=False, soft_wrap=True)
@@ -130,7 +125,7 @@ def _row_json(row: Row) -> dict[str, object]:
 # ---- export ----------------------------------------------------------------------------------------------------------
 
 
-EXAMPLES = "ridgeline records export --out history --kernel gemm --since 2026-01-01"
+EXAMPLES = "ridgeline records export --out history --kernel gemm"
 
 
 def _path(said: str) -> Path:
@@ -150,7 +145,6 @@ def _path(said: str) -> Path:
 )
 @several("--machine NAME", "Only this machine (repeatable).")
 @several("--kernel NAME", "Only this kernel (repeatable).")
-@option("--since", "Only commits from this day on (UTC).", click.DateTime(["%Y-%m-%d"]))
 @RESULTS
 @JSON
 @DRY_RUN
@@ -160,7 +154,7 @@ def export(given: Given) -> int:
     Times are seconds; TFLOPS, GB/s, share of the peak and ratio to the baseline stand beside them.
     """
     out = given.out
-    done = exported.export(given.results, out, given.machine, given.kernel, given.since, given.dry_run)
+    done = exported.export(given.results, out, given.machine, given.kernel, given.dry_run)
     problems = [str(problem).removesuffix("; left out") for problem in done.problems]
     if given.as_json:
         print_json({"rows": done.rows, "paths": [str(path) for path in done.paths], "problems": problems})

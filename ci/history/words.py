@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ci.history.types import EventKind, EventState, HistoryEvent
+from ci.history.types import Direction, EventKind, EventState, HistoryEvent
 from ci.report.words import interval, percent, plain
 
 WIDEST = 100
@@ -81,3 +81,8 @@ def in_order_of_need(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
             -abs(math.log(event.ratio)) if is_open(event) else -event.first_bad.date_ms,
         ),
     )
+
+
+def is_regression(event: HistoryEvent) -> bool:
+    """Whether an operator of ours became slower and nobody has dealt with it."""
+    return event.kind is EventKind.KERNEL and event.direction is Direction.SLOWER and is_open(event)

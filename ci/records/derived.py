@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -125,16 +124,11 @@ class Exported:
 
 
 def export(
-    results_dir: Path,
-    out: Path,
-    machines: Sequence[str] = (),
-    kernels: Sequence[str] = (),
-    since: datetime.datetime | None = None,
-    dry_run: bool = False,
+    results_dir: Path, out: Path, machines: Sequence[str] = (), kernels: Sequence[str] = (), dry_run: bool = False
 ) -> Exported:
     """Write the records that match; nothing where none does.  Raises WriteError if `out` cannot be written."""
     records = store.load(results_dir)
-    problems, frame = records.attrs.get("problems", ()), derive(chosen(records, machines, kernels, since))
+    problems, frame = records.attrs.get("problems", ()), derive(chosen(records, machines, kernels))
     if not len(frame) or dry_run:
         return Exported(len(frame), [], problems)
     paths = []
@@ -145,15 +139,11 @@ def export(
     return Exported(len(frame), paths, problems)
 
 
-def chosen(
-    frame: pd.DataFrame, machines: Sequence[str], kernels: Sequence[str], since: datetime.datetime | None
-) -> pd.DataFrame:
-    """The rows of these machines and kernels (all without any) from a day on (UTC)."""
+def chosen(frame: pd.DataFrame, machines: Sequence[str], kernels: Sequence[str]) -> pd.DataFrame:
+    """The rows of these machines and kernels (all without any)."""
     for column, names in (("machine", machines), ("kernel", kernels)):
         if names:
             frame = frame[frame[column].isin(list(names))]
-    if since is not None:
-        frame = frame[frame["date"] >= pd.Timestamp(since, tz="UTC")]
     return frame.reset_index(drop=True)
 
 

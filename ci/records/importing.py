@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import hashlib
 import math
 import re
@@ -33,7 +32,7 @@ from ci.whole_files import WriteError, replace
 
 @dataclasses.dataclass(frozen=True)
 class ImportOptions:
-    """What the user says of files.  reads: the reader's name, "" to tell it from each file.  date_ms: since 1970 UTC.
+    """What the user says of files.  reads: the reader's name, "" to tell it from each file.
 
     unit: of numbers whose unit neither the file nor the reader says.  baselines: backends that are libraries, beside
     those that the reader names.
@@ -43,7 +42,6 @@ class ImportOptions:
     machine: str = ""
     kernel: str = ""
     commit: str = ""
-    date_ms: int | None = None
     unit: str = ""
     baselines: tuple[str, ...] = ()
 
@@ -107,7 +105,7 @@ def points_of(
     origin = {
         "machine": machine_named(given.machine or "unknown"),
         "commit": name_of(commit),
-        "date": _date(given, path),
+        "date": _date(given.commit, path),
         "env": name_of(reader.name),
         "source": reader.name,
         "kernel": name_of(given.kernel or reader.name),
@@ -168,24 +166,10 @@ def machine_named(text: str) -> str:
     return f"{plain}-{hashlib.sha256(line.encode()).hexdigest()[:8]}"
 
 
-def _date(given: ImportOptions, path: Path) -> int:
-    """Milliseconds since 1970 UTC: what the user says, else the commit's own date, else when the file was written."""
-    if given.date_ms is not None:
-        return given.date_ms
-    said = git_or_none(Path.cwd(), "log", "-1", "--format=%ct", given.commit, "--") if given.commit else None
-    return int(said) * 1000 if said and said.isdigit() else round(path.stat().st_mtime * 1000)
-
-
-def moment(text: str) -> int:
-    """Milliseconds since 1970 UTC of an ISO date; one without a zone is in UTC everywhere.  Raises ValueError."""
-    try:
-        when = datetime.datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise ValueError(f"{text[:40]!r} is no ISO date such as 2026-11-22T12:00:00Z") from None
-    milliseconds = (when if when.tzinfo else when.replace(tzinfo=datetime.UTC)).timestamp() * 1000
-    if not trial_file.EARLIEST_MS <= milliseconds <= trial_file.LATEST_MS:
-        raise ValueError(f"{text[:40]!r} is outside of 1970 to 2100")
-    return round(milliseconds)
+def _date(commit: str, path: Path) -> int:
+    """Milliseconds since 1970 UTC: the commit's own date, else when the file was written."""
+    seconds = git_or_none(Path.cwd(), "log", "-1", "--format=%ct", commit, "--") if commit else None
+    return int(seconds) * 1000 if seconds and seconds.isdigit() else round(path.stat().st_mtime * 1000)
 
 
 # What other tools measured, beside our own records: results/imported/machine=<name>/part-*.parquet.
@@ -208,10 +192,6 @@ _FROM_FRAME = (
 COLUMNS = pa.schema([*map(SCHEMA.field, _FROM_FRAME), ("value", pa.float64()), ("unit", TEXT), ("source", TEXT)])
 """value, unit: as the file has them.  seconds: the value where its unit is one of time, else NaN.  source: which format
 it was read from.  A row without seconds is in no page; any engine can query it."""
-
-MOST_ROWS = 4_000_000
-"""Imported rows that the frame takes: about 1.5 GB beside as many of our own (2026-11).  A larger import is for a query
-engine, and the frame says so."""
 
 KEY = ["commit", "env", "kernel", "backend", "case"]
 """What two rows of a machine share that are of the same point."""
@@ -248,22 +228,16 @@ def imported_times(results_dir: Path, machine: str | None = None) -> tuple[list[
         if machine not in (None, name):
             continue
         parts = list[tuple[int, pa.Table]]()
-        count = 0
         for path in sorted(folder.glob("part-*.parquet")):
             try:
-                count += pq.read_metadata(path).num_rows
                 part = pq.ParquetFile(path, page_checksum_verification=True).read(use_threads=False)
                 put_ns = int((part.schema.metadata or {})[PUT_NS])
             except (OSError, pa.ArrowException, KeyError, ValueError):
                 problems.append(f"{path}: damaged or of another version; remove it and import its files again")
                 continue
-            if count <= MOST_ROWS:
-                known = {column: part[column] for column in part.column_names}
-                parts.append((put_ns, table_of(known, len(part), COLUMNS)))  # perhaps of an older schema
-        if count > MOST_ROWS:
-            said = f"{folder}: {count:,} imported rows are more than the {MOST_ROWS:,} that pages take"
-            problems.append(f"{said}; query them with DuckDB or pandas as .github/guides/tables.md does")
-        elif parts:
+            known = {column: part[column] for column in part.column_names}
+            parts.append((put_ns, table_of(known, len(part), COLUMNS)))  # perhaps of an older schema
+        if parts:
             tables.append(_latest(pa.concat_tables([part for _, part in sorted(parts, key=lambda one: one[0])]), name))
     return tables, problems
 

@@ -18,7 +18,6 @@
     number: value => R.number(value),
     share: value => R.percent(value),
     duration: value => R.withUnit(value, "s"),
-    amount: ([value, unit]) => R.withUnit(value, unit),
     rate: ([value, unit, other]) => [
       h("strong", R.withUnit(value, unit === "s" ? "s" : "")),
       unit === "s" ? null : h("span.unit", ` ${unit}`),
@@ -36,7 +35,7 @@
     lines: ([first, ...rest]) => [foreign(first), rest.map(one => h("span.sub", foreign(one)))],
     chart: (value, commits) => R.chart(value, commits),
   };
-  const NUMBERS = new Set(["number", "share", "duration", "amount", "rate", "interval", "ratio", "change"]);
+  const NUMBERS = new Set(["number", "share", "duration", "rate", "interval", "ratio", "change"]);
 
   /** A change is one where its interval leaves 0 out. */
   const direction = (value, low, high) => (low > 0 ? "slower" : high < 0 ? "faster" : null);

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 
+from ci.history import words
 from ci.history.types import EventState, SeriesKey
 from ci.records import store
 from ci.records.ledger import base_of
@@ -52,7 +53,7 @@ def test_every_operator_has_one_row_and_its_axis_the_scale_of_all(site):
 
 def test_the_row_of_an_operator_shows_what_is_slower_and_open(site):
     lane = next(lane for lane in site.lanes if lane.machine == MI300X)
-    worse = [moved.key for event in site.history.events if front.is_regression(event) for moved in event.moved]
+    worse = [moved.key for event in site.history.events if words.is_regression(event) for moved in event.moved]
     assert worse
     for key in (key for key in worse if key.machine == MI300X):
         shown = front.headline_series(lane, key.kernel, worse)

@@ -53,8 +53,6 @@ def test_an_open_regression_leaves_with_1_and_is_told_first():
 def test_filters():
     assert {one["kind"] for one in document("--open")} == {"kernel", "library"}
     assert {one["state"] for one in document("--machine", "h200x1-00000002")} == {"back"}
-    assert [one["kind"] for one in document("--kind", "library")] == ["library"]
-    assert ridgeline("events", "--kind", "library").exit_code == 0
     unknown = ridgeline("events", "--machine", "mi300x")
     assert "'mi300x' has no event; machines that have: h200x1-00000001" in unknown.stderr
 
