@@ -61,13 +61,13 @@ def pools(given: Given) -> int:
     """
     described, command = file.load(given.path), given.command or COMMAND
     if given.shown:
-        _show(described, described.pool(given.shown), given.gpus, command, given.as_json)
+        _show(described.pool(given.shown), given.gpus, command, given.as_json)
     else:
         _list(described, given.as_json)
     return PASS
 
 
-def _show(described: Pools, pool: Pool, gpus: int | None, command: Sequence[str], as_json: bool) -> None:
+def _show(pool: Pool, gpus: int | None, command: Sequence[str], as_json: bool) -> None:
     """How a pool is reached and what its jobs run."""
     runner, sizes = pool.runs_on, pool.gpus if gpus is None else (pool.size(gpus),)
     labels = {size: runner.sized(size).value if runner else None for size in sizes}

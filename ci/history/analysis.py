@@ -221,7 +221,7 @@ def _located(tracks: Tracks, track: int, steps: Sequence[Step], number: int, jud
     ours = float(np.median(levels[1]) - np.median(levels[0]))
     library = ours - math.log(step.ratio)
     good, bad = int(place[step.index - 1]), int(place[step.index])
-    returned = next((int(place[at]) for at in _returns(steps, number, values)), -1)
+    returned = next((int(place[at]) for at in _returns(steps, number)), -1)
     wander = SPREAD * float(np.median(np.abs(np.diff(np.log(seconds[first:stop] / values[first:stop])))))
     error = wander * math.sqrt(1 / (step.index - first) + 1 / (stop - step.index))
     if abs(library) > max(abs(ours), SURE_OF_LIBRARY * error) and judged_by == "ratio":
@@ -236,7 +236,7 @@ def _located(tracks: Tracks, track: int, steps: Sequence[Step], number: int, jud
     return SeriesStep(EventKind.KERNEL, way, key, track, step, judged_by, good, bad, returned)
 
 
-def _returns(steps: Sequence[Step], number: int, values: FloatArray) -> Iterator[int]:
+def _returns(steps: Sequence[Step], number: int) -> Iterator[int]:
     """Indices of later steps the other way, after which the level is nearer to that before a step than to its own."""
     step = steps[number]
     level = math.log(step.ratio)
