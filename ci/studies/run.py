@@ -19,6 +19,7 @@ import pandas as pd
 from rich.console import Console
 
 from benchmarks.points import Knobs, Point
+from benchmarks.shapes import some_of
 from ci import harness
 from ci.git.repository import LocalCheckout
 from ci.records import derived
@@ -26,7 +27,7 @@ from ci.report.model import Sheet, markdown
 from ci.studies import plots
 from ci.studies.frame import KEYS, Study, StudyError, StudyPart, Tried, belongs, of_sweeps
 from ci.sweeps import catalogue
-from ci.sweeps.catalogue import BackendOffer, Catalogue, some
+from ci.sweeps.catalogue import BackendOffer, Catalogue
 from ci.sweeps.measured import Measured, read_all
 from ci.sweeps.pruning import PointCompiler, Pruned, Rungs, prune
 from ci.sweeps.run import SweepPlan, measure, sweep_id
@@ -50,7 +51,7 @@ def points(part: StudyPart, offered: Catalogue, cases: Sequence[str] = ()) -> di
             by_case.setdefault(offer.case, {})[offer.backend] = offer
     if not by_case:
         wanted = f"{', '.join(part.cases[:4])} on {' or '.join(map(str, part.ranks))} ranks"
-        raise StudyError(f"no case of {part.operator} matches {wanted}; it has {some(offered.cases)}")
+        raise StudyError(f"no case of {part.operator} matches {wanted}; it has {some_of(offered.cases, 8)}")
     chosen = Tried(cases=tuple(cases))
     return {case: _points(part, case, of, offered.arch) for case, of in by_case.items() if chosen.at(case)}
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.points import Knobs, Point, knob_value
+from benchmarks.shapes import some_of
 from ci.harness import TIERS, options, query
 from ci.sweeps.measured import SweepError
 from ci.trials.trial import Json
@@ -146,7 +147,7 @@ class Catalogue:
         """Those that are asked for: by name or pattern, else by tier.  SweepError names what fits nothing."""
         for pattern in cases:
             if not fnmatch.filter(self.cases, pattern):
-                raise SweepError(f"no case of {self.operator} fits {pattern!r}; it has {some(self.cases)}")
+                raise SweepError(f"no case of {self.operator} fits {pattern!r}; it has {some_of(self.cases, 8)}")
         for name in backends:
             if name not in self.backends:
                 raise SweepError(f"{self.operator} has no backend {name!r}; it has {', '.join(self.backends)}")
@@ -179,11 +180,6 @@ def to_tune(catalogue: Catalogue, patterns: Sequence[str] = (), backends: Sequen
         )
     places = {offer.place for offer in tabled.chosen(patterns, backends, TIERS).offers}
     return [offer for offer in tabled.offers if offer.place in places]
-
-
-def some(names: Sequence[str], most: int = 8) -> str:
-    """A few of many names."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def ask(
