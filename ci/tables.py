@@ -232,16 +232,10 @@ def read_table(path: str, columns: Sequence[str] = (), others: Sequence[str] = (
     numeric = numbers.notna().sum() >= texts.sum().clip(lower=1)  # at least half of the filled cells
     quantities = [name for name in header if numeric[name] and name not in SHAPE and name not in by]
     ratios = [name for name in header if RATIO.search(name) and header.index(name) > 1 and name not in named]
-    last_text = max(
-        (
-            n
-            for n, name in enumerate(header)
-            if name not in (*quantities, *ratios)
-            and any(header.index(other) > n for other in quantities if other not in ratios)
-        ),
-        default=-1,
-    )
-    behind = [name for name in quantities if header.index(name) > last_text and name not in ratios]
+    measured = [name for name in quantities if name not in ratios]
+    before = header[: header.index(measured[-1])] if measured else []
+    last_text = max((n for n, name in enumerate(before) if name not in (*quantities, *ratios)), default=-1)
+    behind = [name for name in measured if header.index(name) > last_text]
     backends = [name for name in header if name in named or (name in behind and not columns)]
     if len(backends) < 2:
         seen = ", ".join(map(repr, backends)) or "none"

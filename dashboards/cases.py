@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ci.records import derived
+from ci.records.rates import Rate
 from dashboards import charts, table
 from dashboards.files import case_address, natural
 from dashboards.frame import NAMES, UNITS, Commit, Lane, Series, Site
@@ -145,16 +146,14 @@ class ScalingPoint(NamedTuple):
 
     device: str
     kernel: str
-    case: str
     shape: str
     backend: str
     baseline: bool
     world: int
     value: float
     seconds: float
-    unit: str
-    name: str
     bytes: float
+    rate: Rate
     machine: str
     commit: Commit
     link: str
@@ -186,23 +185,15 @@ def newest_points(site: Site) -> list[ScalingPoint]:
 
 
 def _points(lane: Lane) -> Iterator[ScalingPoint]:
-    payload = lane.columns["payload_bytes"]
     for one in lane.series:
         row = int(one.good[-1]) if len(one.good) else -1
         world = float(lane.columns["world"][row]) if row >= 0 else 1.0
         if world > 1 and np.isfinite(lane.columns["value"][row]):
-            yield _point(lane, one, row, int(world), float(payload[row]))
-
-
-def _point(lane: Lane, one: Series, row: int, world: int, payload: float) -> ScalingPoint:
-    rate = lane.rate[one.kernel, one.case]
-    value, seconds = (float(lane.columns[name][row]) for name in ("value", "seconds"))
-    link = case_address(one.kernel, lane.machine, one.case)
-    shape = without_ranks(one.case, world)
-    named = (str(lane.newest["device"]), one.kernel, one.case, shape, one.backend, one.baseline)
-    return ScalingPoint(
-        *named, world, value, seconds, UNITS[rate], NAMES[rate], payload, lane.machine, lane.commit(row), link
-    )
+            device, shape = str(lane.newest["device"]), without_ranks(one.case, int(world))
+            numbers = [float(lane.columns[name][row]) for name in ("value", "seconds", "payload_bytes")]
+            place = (lane.rate[one.kernel, one.case], lane.machine, lane.commit(row))
+            link = case_address(one.kernel, lane.machine, one.case)
+            yield ScalingPoint(device, one.kernel, shape, one.backend, one.baseline, int(world), *numbers, *place, link)
 
 
 def _product(points: Sequence[ScalingPoint]) -> Iterator[Piece]:
@@ -230,7 +221,7 @@ def _product(points: Sequence[ScalingPoint]) -> Iterator[Piece]:
             [one.shape, one.link],
             one.world,
             one.backend,
-            [one.value, one.unit],
+            [one.value, UNITS[one.rate]],
             one.seconds,
             one.machine,
             one.commit,
@@ -260,7 +251,6 @@ def _picture(points: Sequence[ScalingPoint], looks: Mapping[str, Mapping[str, An
         data = [own[world].value if world in own else None for world in worlds]
         series.append(charts.line(backend, data, look, links=links))
     axis = {"type": "category", "data": [str(world) for world in worlds], "name": "ranks"}
-    option = {"xAxis": axis, "yAxis": {"name": points[0].name, "unit": points[0].unit, "min": 0}, "series": series}
-    return charts.chart(
-        f"{points[0].kernel}, {points[0].shape}", {points[0].name: option}, 240, named=True, legend=False
-    )
+    first, name = points[0], NAMES[points[0].rate]
+    option = {"xAxis": axis, "yAxis": {"name": name, "unit": UNITS[first.rate], "min": 0}, "series": series}
+    return charts.chart(f"{first.kernel}, {first.shape}", {name: option}, 240, named=True, legend=False)

@@ -182,12 +182,9 @@ def devices_chart(machine: str, by_commit: DevicesByCommit) -> Piece:
 
 def _over_commits(by_commit: DevicesByCommit, field: str, factor: float) -> list[list[float | None]]:
     """A measure of each GPU, commit by commit; None where it was not read."""
-    count = max(map(len, by_commit.values()))
     values = [[getattr(device, field) for device in devices] for devices in by_commit.values()]
-    rows = [
-        [None if value is None else value * factor for value in row] + [None] * (count - len(row)) for row in values
-    ]
-    return [list(column) for column in zip(*rows, strict=True)]
+    rows = [[None if value is None else value * factor for value in row] for row in values]
+    return [list(column) for column in itertools.zip_longest(*rows)]
 
 
 def _verified(rows: Sequence[Verified]) -> Iterator[Piece]:

@@ -6,13 +6,14 @@ cannot be used is told on the page; the others are shown.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from ci.records import store
 from ci.records.ledger import base_of, sweep_files
@@ -139,25 +140,15 @@ def _study(one: StudyFolder) -> Iterator[Piece]:
 
 
 def csv_table(path: Path, name: str) -> Table:
-    """The table of a CSV file; cells of a column of numbers are numbers."""
+    """The table of a CSV file; cells of a column of numbers are numbers.  Empty for a file that is no table."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            head, *rows = list(csv.reader(file)) or [[]]
-    except (OSError, ValueError, csv.Error):
-        head, rows = [], []
-    rows = [row for row in rows if len(row) == len(head)]
-    numeric = [all(_number(row[n]) is not None or not row[n] for row in rows) for n in range(len(head))]
-    columns = [Column(key, key, "number" if numeric[n] else "text") for n, key in enumerate(head)]
-    cells = [[_number(cell) if numeric[n] else cell for n, cell in enumerate(row)] for row in rows]
-    return Table(name, "the study's table", columns, cells)
-
-
-def _number(cell: str) -> float | int | None:
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value if value == value else None
+        frame = pd.read_csv(path, index_col=False, keep_default_na=False, na_values=[""])
+    except (OSError, ValueError):
+        frame = pd.DataFrame()
+    texts = frame.columns.difference(frame.select_dtypes("number").columns)
+    frame[texts] = frame[texts].fillna("").astype(str)
+    columns = [Column(key, key, "text" if key in texts else "number") for key in frame]
+    return Table(name, "the study's table", columns, frame.astype(object).where(frame.notna(), None).values.tolist())
 
 
 # ---- sweeps ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from ci.isa.compiled import CompileError, Wanted
 from ci.records.store import load
 from tests.ci.isa.documents import document, entry
 from tests.kit import commit as commit_of
-from tests.kit import commits_of_one_second, git
+from tests.kit import git
 from tests.kit import repository as repository_of
 
 COMMIT = Commit("0123456789abcdef0123456789abcdef01234567", 1_790_000_000_000, "subject")
@@ -245,20 +245,6 @@ def test_a_failure_and_its_end_are_steps(tmp_path):
     broken, mended = (" ".join(sentences) for sentences in changes(tmp_path))
     assert "vgpr 86 → failed" in broken
     assert "vgpr failed → 86" in mended
-
-
-@pytest.mark.parametrize("results", ["inside", "../outside"])
-def test_commits_of_one_second_come_as_in_the_history(tmp_path, results):
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    commits = commits_of_one_second(folder, 6)
-    for number, commit in sorted(enumerate(commits), key=lambda pair: pair[1]):
-        series.record(document(entry(vgpr=64 + number)), Commit(commit, 1_790_000_000_000, ""), folder / results, ASKED)
-    records = exact.records(folder / results, repository=None if results == "inside" else folder)
-    assert [record.commit for record in records] == commits
-
-
-# ---- asv -----------------------------------------------------------------------------------------------------------
 
 
 def test_asv_compares_without_a_machine_and_times_beside_it_too(tmp_path):
