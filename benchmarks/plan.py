@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -141,6 +142,10 @@ def unknown_kernel(name: str, known: Sequence[str]) -> UsageError:
     return UsageError(f"no kernel {name!r}; known: {_listed(known)}")
 
 
+NEAREST = 8
+"""Names of cases that are offered for one that is not there."""
+
+
 def check_selection(selection: Selection, declared: Sequence[Json], kernels: Sequence[str]) -> None:
     """UsageError for a case pattern, backend or knob that fits nothing in the kernels to measure."""
     chosen = [d[name] for d in declared for name in kernels if name in d]
@@ -152,7 +157,9 @@ def check_selection(selection: Selection, declared: Sequence[Json], kernels: Seq
     for pattern in selection.cases:
         tiers = {tier for kernel, name, tier in cases if _fits(name, kernel, [pattern])}
         if not tiers:
-            raise UsageError(f"no case fits {pattern!r}; known: {_listed(name for _, name, _ in cases)}")
+            names = sorted({f"{kernel}/{name}" for kernel, name, _ in cases})
+            near = ", ".join(difflib.get_close_matches(pattern, names, NEAREST, 0.0))
+            raise UsageError(f"no case fits {pattern!r}; of {len(names)} the nearest are {near} ('*m16*' fits several)")
         if not tiers.intersection(wanted_tiers):
             first = min(tiers, key=TIERS.index)
             raise UsageError(f"no case of tier {selection.tier} fits {pattern!r}; with --tier {first} there is one")

@@ -159,7 +159,7 @@ class Verbs(click.Group):
             known = self._verbs if self._before else [*self.list_commands(ctx), *FORMERLY]
             near = difflib.get_close_matches(self._before + args[0], known, 1)
             meant = f": did you mean `ridgeline {near[0]}`? " if near else "; "
-            ctx.fail(f"there is no verb {args[0]!r}{meant}`{ctx.command_path} --help` lists all")
+            ctx.fail(f"there is no verb {args[0]!r}{meant}`{ctx.command_path} --help` lists the verbs")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -25,6 +25,11 @@ def site(given: Given) -> int:
     if given.dry_run:
         click.echo(f"would build {given.out} from {given.results}")
         return 0
+    if not given.results.is_dir():
+        raise MeasureError(
+            f"{given.results} is not a folder of records, and {given.out} stays as it is: `ridgeline run` records this "
+            "commit in the project's results, `--results DIRECTORY` names others"
+        )
     whole = build_site(given.out, given.results, given.repo_url)
     click.echo(given.out / "index.html")
     if given.serve is not None:

@@ -179,11 +179,11 @@ def test_a_record_of_what_belongs_to_no_commit_is_refused():
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("chek", "there is no verb 'chek': did you mean `ridgeline check`? `ridgeline --help` lists all"),
+        ("chek", "there is no verb 'chek': did you mean `ridgeline check`? `ridgeline --help` lists the verbs"),
         ("adop", "did you mean `ridgeline adopt`?"),
         ("comand", "did you mean `ridgeline command`?"),
-        ("records ad", "did you mean `ridgeline records add`? `ridgeline records --help` lists all"),
-        ("qqq", "there is no verb 'qqq'; `ridgeline --help` lists all"),
+        ("records ad", "did you mean `ridgeline records add`? `ridgeline records --help` lists the verbs"),
+        ("qqq", "there is no verb 'qqq'; `ridgeline --help` lists the verbs"),
     ],
 )
 def test_a_verb_that_is_not_there_names_the_nearest(typed, said):
