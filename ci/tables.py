@@ -176,9 +176,6 @@ def statistics(cells: pd.DataFrame, keys: pd.DataFrame) -> pd.DataFrame:
 # ---- a file ----------------------------------------------------------------------------------------------------------
 
 
-MAX_NAMED = 1000
-"""Most sentences about single rows and cells; beyond, only their number is said."""
-
 ABSENT = frozenset({"", "-", "--", "–", "—", "n/a", "na", "nan", "null", "none"})
 """What people write into a cell that has no number, in lower case."""
 
@@ -260,10 +257,7 @@ def read_table(path: str, columns: Sequence[str] = (), others: Sequence[str] = (
         kind, why = _cell_fault(str(cells[name][number]), float(numbers[name][number]))
         remarks.append((kind, f"{row_text(number)}, column {plain(name, 40)!r}: {why}; the cell is left out"))
     left_out = Counter(kind for kind, _ in remarks)
-    sentences = [sentence for _, sentence in remarks[:MAX_NAMED]]
-    if len(remarks) > MAX_NAMED:
-        counted = ", ".join(f"{count:,} {kind}" for kind, count in left_out.items())
-        sentences.append(f"and {len(remarks) - MAX_NAMED:,} more; in all {counted}")
+    sentences = [sentence for _, sentence in remarks]
     frame = cells.drop(columns=backends).join(values)[~repeated]
     if frame[backends].notna().sum(axis=1).max() < 2:
         raise TableError(f"no row of {plain(path)} has two numbers above 0 to compare: {'; '.join(sentences[:3])}")

@@ -146,11 +146,6 @@ class Litmus:
     rounds: int
     block: int = 1024
 
-    @property
-    def messages(self) -> int:
-        """Per pair of ranks and direction."""
-        return self.programs * self.rounds
-
 
 MANY = Litmus("many programs", programs=32, rounds=32768)
 """1,048,576 messages per pair and direction, from programs on different CUs and dies."""
@@ -209,7 +204,8 @@ def _litmus_run(place: RankPlace, heap: Any, plan: Litmus) -> tuple[list[int], f
 
 def litmus_row(plan: Litmus, wrong: list[int], seconds: float) -> Row:
     """wrong: elements by rank that were not those of the round when the flag was."""
-    text = f"{plan.messages:,} messages of {4 * plan.block // 1024} KiB per pair and direction: {sum(wrong)} violations"
+    messages = plan.programs * plan.rounds
+    text = f"{messages:,} messages of {4 * plan.block // 1024} KiB per pair and direction: {sum(wrong)} violations"
     exchange_us = seconds / plan.rounds * 1e6
     by_rank = ", ".join(f"rank {rank}: {count}" for rank, count in enumerate(wrong) if count)
     return verdict_row(plan.name, f"{text}, {exchange_us:.2f} us per exchange", by_rank, ORDER_HINT)

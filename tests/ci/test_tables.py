@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci.tables import MAX_NAMED, TableError, compare, read_table
+from ci.tables import TableError, compare, read_table
 
 
 def file(tmp_path, text, name="t.csv", encoding="utf-8"):
@@ -110,16 +110,6 @@ def test_backends_by_name(tmp_path):
 def test_a_file_of_which_nothing_is_left_says_why(tmp_path, text, named, sentence):
     with pytest.raises(TableError, match=sentence):
         table(tmp_path, text, **named)
-
-
-def test_many_bad_cells_are_counted_and_some_are_named(tmp_path):
-    rows = 4_000
-    found = table(tmp_path, "op,a,b\n" + "".join(f"{i}x,{i + 1},{'OOM' if i % 2 else 5}\n" for i in range(rows)))
-    bad = int((np.arange(rows) % 2 != 0).sum())
-    assert found.left_out == {"cells of text": bad}
-    lines = list(found.remarks)
-    assert len(lines) == MAX_NAMED + 1
-    assert lines[-1] == f"and {bad - MAX_NAMED:,} more; in all {bad:,} cells of text"
 
 
 # The maths of a table against slow loops.
