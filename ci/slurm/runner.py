@@ -39,6 +39,8 @@ PATH = "actions/runners"
 """Of runners in GitHub's API."""
 OURS = re.compile(rf"{PREFIX}\d+")
 """Names of runners and their Slurm jobs."""
+EXTRA_MINUTES = 15
+"""For the copy of the program and the end of the runner, beyond the minutes that a job of GitHub's may take."""
 
 
 class RunnerError(Exception):
@@ -203,7 +205,7 @@ class RunnerService:
             offer.gpus,
             f"exec {command}\n",
             name=name,
-            time=offer.pool.time_limit,
+            time=offer.pool.time or str(offer.pool.minutes + EXTRA_MINUTES),
             chdir=str(self.folder),
             output=f"{self.folder}/{name}.txt",
             requeue=False,

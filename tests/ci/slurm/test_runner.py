@@ -242,7 +242,7 @@ def test_the_slurm_job_of_a_runner(hub, service, tmp_path):
     lines = (place / "job.sh").read_text().splitlines()
     assert [line.removeprefix("#SBATCH ") for line in lines[1:-1]] == [
         *("--job-name=rl-5", "--comment=mi300x-8", "--partition=gpu", "--account=perf", "--gres=gpu:mi300x:8"),
-        *("--constraint=gfx942", "--time=90", "--nodes=1"),
+        *("--constraint=gfx942", "--time=105", "--nodes=1"),
         *(
             "--open-mode=append",
             "--export=NONE",
