@@ -342,8 +342,10 @@ def _copies(cost: Cost, dtype: str, method: str, world: int, machine: Json) -> i
     """Sets of buffers.  Of a graph enough that one rotation moves COLD_BYTES; at most as many as it has calls."""
     if method == "graph":
         return min(GRAPH_CALLS, max(2, -(-COLD_BYTES // max(cost.hbm_bytes, 1))))
-    of_bytes, of_all = (roofline_seconds(one, dtype, 1, machine) for one in (dataclasses.replace(cost, flops=0), cost))
-    return PLACES if method == "events" and world == 1 and of_bytes == of_all else 1
+    if method != "events" or world > 1:
+        return 1
+    memory_s = roofline_seconds(dataclasses.replace(cost, flops=0), dtype, world, machine)
+    return PLACES if memory_s == roofline_seconds(cost, dtype, world, machine) else 1
 
 
 def heap_bytes(cost: Cost, copies: int, world: int, arms: Sequence[PlannedArm], machine: Json) -> int:

@@ -24,7 +24,7 @@ def program(module: str) -> tuple[str, ...]:
 
 
 def log_width() -> int:
-    """Columns of a line where there is no terminal."""
+    """Columns of a line that does not go to a terminal."""
     said = os.environ.get("COLUMNS", "")
     return int(said) if said.isdecimal() and int(said) else LOG_WIDTH
 

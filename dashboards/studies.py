@@ -140,7 +140,7 @@ def _study(one: StudyFolder) -> Iterator[Piece]:
 
 
 def csv_table(path: Path, name: str) -> Table:
-    """The table of a CSV file; cells of a column of numbers are numbers.  Empty for a file that is no table."""
+    """The table of a CSV file; cells of a column of numbers are numbers.  Empty where it cannot be read."""
     try:
         frame = pd.read_csv(path, index_col=False, keep_default_na=False, na_values=[""])
     except (OSError, ValueError):

@@ -107,7 +107,7 @@ def _measure(session: ScriptSession, told: Iterable[Sequence[MeasureOrder]], out
 
 def _tell(session: ScriptSession, file: Path) -> int:
     """What would be timed, and what was seen."""
-    chosen = session.chosen()
+    chosen = session.closures_to_time()
     closures = [dataclasses.asdict(one) for one in session.seen.sides["head"].closures]
     told = {
         "operator": session.script.operator,

@@ -259,7 +259,7 @@ class ScriptSession(Session):
         one_python = len({one.python for one in self.checkouts}) == 1
         return self.seen.same if one_python and not self.script.all_cases else frozenset()
 
-    def chosen(self) -> Chosen:
+    def closures_to_time(self) -> Chosen:
         """What is timed: what can differ, as much of it as the budget holds."""
         asked, left_s = self.script, None
         if asked.budget_s:
@@ -268,7 +268,7 @@ class ScriptSession(Session):
 
     def trials(self, orders: Iterable[Sequence[MeasureOrder]]) -> Iterator[JsonObject]:
         """The lines of these orders, as far as the budget goes."""
-        chosen, operator = self.chosen(), self.script.operator
+        chosen, operator = self.closures_to_time(), self.script.operator
         if chosen.left_out:
             self.on_progress({"done": 0, "total": None, "what": next(iter(chosen.left_out.values()))})
         for role, known in self.descriptions.items():

@@ -63,9 +63,9 @@ def start(
     variables: Mapping[str, str],
     inherited: Mapping[str, str] | None = None,
 ) -> Forked:
-    """The leader of a session of its own that reads requests and writes answers; OSError if there is no such Python.
+    """The leader of a session of its own that reads requests and writes answers; OSError if that Python is not there.
 
-    variables: beside those that it inherits, which are `environment()` if nothing else is given.
+    inherited: variables that it begins with, `environment()` if None.  variables: set over them.
     """
     base = environment() if inherited is None else inherited
     for server in _servers_for(python, base):

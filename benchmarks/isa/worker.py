@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import naming
 from ..shapes import Json, JsonObject
-from ..worker.declare import discovered, named
+from ..worker.declare import discovered, import_kernel
 from .compile import ARCHES, Cache, Compiler, first_cause
 
 TAKE_KNOBS = "declare it as (case, arch, **knobs) and put them over config()"
@@ -190,7 +190,7 @@ class Filler:
         return sum(self._compiler.fill(unit, str)["status"] == "ok" for unit in units)
 
     def _kernel(self, module: str, kernel: str, renamed: Mapping[str, str], **_: Any) -> Any:
-        return named(module, kernel, renamed)
+        return import_kernel(module, kernel, renamed)
 
     def _tried(self, kernel: Any, case: str, backend: str, about: Json) -> Iterator[JsonObject]:
         tries = getattr(kernel.backends[backend], "tries", None)  # a declaration before 2026-12 names none

@@ -11,7 +11,7 @@ import gc
 import itertools
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -159,7 +159,7 @@ class CaseBench:
         seconds = bound.perf_counter() - start
         self._same_buffers(arm, outputs)
         self._inputs_unchanged()
-        found = self._compared(arm.outputs)
+        found = self._compared(dict(enumerate(arm.outputs)))
         if found["why"]:
             raise Refused("wrong", found["why"])
         return {"norm": found["norm"], "peak": found["peak"], "seconds": seconds / len(outputs)}
@@ -249,14 +249,12 @@ class CaseBench:
             if found := found or guards.shared(output, {**others, "its output for another copy of the inputs": copies}):
                 raise Refused("error", f"backend {arm.name!r} {found}", spoiled=bool(self._changed()))
 
-    def _compared(self, outputs: Sequence[Any], copies: Iterable[int] | None = None) -> JsonObject:
-        """The largest errors of outputs, one for each copy of the inputs; why: "", or what is wrong first.
+    def _compared(self, by_copy: Mapping[int, Any]) -> JsonObject:
+        """The largest errors of outputs, by the copy of the inputs that they are for; why: "", or what is wrong first.
 
-        copies: those that the outputs are for, all if None.  stale: where something is wrong, all are right for the
-        other set of values.
+        stale: where something is wrong, all are right for the other set of values.
         """
-        sets = [self.values.held[index] for index in (range(len(outputs)) if copies is None else copies)]
-        numerics = self.numerics
+        sets, outputs, numerics = [self.values.held[copy] for copy in by_copy], by_copy.values(), self.numerics
         truths = [self.expected[one] for one in sets]
         results = numerics.compare_all(list(zip(outputs, truths, strict=True)), self.tolerance)
         wrong = [(index, result.why) for index, result in enumerate(results) if not result.ok]
@@ -274,11 +272,10 @@ class CaseBench:
         """Of all calls of a graph, or of a call with one copy of the inputs, chosen by the secret."""
         arm = self.arms[label]
         fixed = arm.captured or not getattr(arm.calls[0], "functional", False)
-        copies, timed = range(len(arm.outputs)), arm.timed
+        timed, held = arm.timed, dict(enumerate(arm.outputs))
         if not arm.captured:
             copy = random.Random(f"copy {secret}").randrange(len(arm.calls))
-            copies, timed = range(copy, copy + 1), dataclasses.replace(timed, launch=arm.calls[copy])
-        held = {copy: arm.outputs[copy] for copy in copies}
+            timed, held = dataclasses.replace(timed, launch=arm.calls[copy]), {copy: arm.outputs[copy]}
         chosen = kind if kind == "outputs" or self.values else "outputs"
         return guards.SpotCheck(timed, held, fixed, chosen, secret, self.values, self.numerics.poison)
 
@@ -289,9 +286,10 @@ class CaseBench:
         try:
             if check.misshapen:
                 return report
-            for copy, output in zip(check.held, check.outputs, strict=True):
+            by_copy = dict(zip(check.held, check.outputs, strict=True))
+            for copy, output in by_copy.items():
                 arm.outputs[copy] = output  # a right one again, where a call makes its own
-            return report | self._compared(check.outputs, check.held)
+            return report | self._compared(by_copy)
         finally:
             check.restore()
             self.clock.synchronize()

@@ -262,7 +262,7 @@ def under_current_names(kernel: Any, renamed: Mapping[str, str]) -> dict[str, st
     return cases
 
 
-def named(module: str, name: str, renamed: Mapping[str, str]) -> Any:
+def import_kernel(module: str, name: str, renamed: Mapping[str, str]) -> Any:
     """The kernel of a module, under its current name."""
     kind = contract("spec").Kernel
     for value in vars(importlib.import_module(module)).values():

@@ -175,7 +175,7 @@ class Service:
             _initialise_libraries(ranks.device)
         self._known_pair = guards.KnownPair(self._numerics, ranks.device)
         before = guards.settings_now()
-        self._kernel = declare.named(module, kernel, renamed)
+        self._kernel = declare.import_kernel(module, kernel, renamed)
         if found := guards.settings_disturbed(before):
             raise Refused("error", f"on the import of {module} {found}")
         self._guards = guards

@@ -17,7 +17,6 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from ci.stats import FloatArray
 
@@ -115,6 +114,8 @@ class StepGrid:
 
     def log_density(self, away: FloatArray) -> FloatArray:
         """Log-density of the noise at a distance, shape (..., S)."""
+        from scipy import stats  # 0.6 s, which `bisect --help` and `--dry-run` need not wait for
+
         return np.asarray(stats.t.logpdf(away[..., None], self.tail, scale=self.scale))
 
 

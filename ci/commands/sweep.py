@@ -7,6 +7,7 @@ from __future__ import annotations
 import difflib
 import json
 import shlex
+from typing import TYPE_CHECKING
 
 import click
 
@@ -37,9 +38,6 @@ from ci.options import (
 )
 from ci.report.model import Sheet, markdown
 from ci.report.words import plain, plural
-from ci.studies import run as studying
-from ci.studies.declared import studies, study_named
-from ci.studies.frame import Study
 from ci.sweeps import catalogue, run, show, tuning
 from ci.sweeps.measured import MISS, Measured, SweepError, read
 from ci.sweeps.pruning import PointCompiler, Rungs, prune
@@ -47,6 +45,10 @@ from ci.sweeps.run import FOLDER, SweepPlan, measure, sweep_id
 from ci.sweeps.tuning import Action
 from ci.whole_files import replace
 from kernels import project
+
+if TYPE_CHECKING:
+    from ci.studies.frame import Study
+    from ci.studies.run import Rendered
 
 # Options of `tune` and `study` too: for which device, and for how long.
 
@@ -259,6 +261,9 @@ def study(given: Given) -> int:
         return _list_studies(given.as_json)
     if given.arch and not given.dry_run:
         raise click.UsageError("--arch is for --dry-run; a study is measured on this machine")
+    from ci.studies import run as studying  # matplotlib takes 0.4 s, which `sweep` and `tune` do without
+    from ci.studies.declared import study_named
+
     declared, left = study_named(str(given.name)), list[str]()
     sources = list(given.sources)
     if not sources:
@@ -286,6 +291,8 @@ def study(given: Given) -> int:
 
 
 def _list_studies(as_json: bool) -> int:
+    from ci.studies.declared import studies
+
     names = ("name", "title", "question", "source", "operators", "trials", "rounds", "halving")
     rows = [{name: getattr(declared, name) for name in names} for declared in studies().values()]
     if as_json:
@@ -298,7 +305,7 @@ def _list_studies(as_json: bool) -> int:
     return PASS
 
 
-def _show_study(declared: Study, made: studying.Rendered, as_json: bool) -> None:
+def _show_study(declared: Study, made: Rendered, as_json: bool) -> None:
     """Where everything is, the rules and what is missing; the table is in table.md and table.csv."""
     if as_json:
         rows = json.loads(made.table.to_json(orient="records", double_precision=12))

@@ -128,7 +128,7 @@ def export(
 ) -> Exported:
     """Write the records that match; nothing where none does.  Raises WriteError if `out` cannot be written."""
     records = store.load(results_dir)
-    problems, frame = records.attrs.get("problems", ()), derive(chosen(records, machines, kernels))
+    problems, frame = records.attrs.get("problems", ()), derive(_of_machines_and_kernels(records, machines, kernels))
     if not len(frame) or dry_run:
         return Exported(len(frame), [], problems)
     paths = []
@@ -139,7 +139,7 @@ def export(
     return Exported(len(frame), paths, problems)
 
 
-def chosen(frame: pd.DataFrame, machines: Sequence[str], kernels: Sequence[str]) -> pd.DataFrame:
+def _of_machines_and_kernels(frame: pd.DataFrame, machines: Sequence[str], kernels: Sequence[str]) -> pd.DataFrame:
     """The rows of these machines and kernels (all without any)."""
     for column, names in (("machine", machines), ("kernel", kernels)):
         if names:

@@ -128,6 +128,6 @@ def test_its_declaration_is_that_of_head_to_the_digest():
 def test_it_is_found_by_its_new_name(monkeypatch):
     module = types.SimpleNamespace(one=declared())
     monkeypatch.setitem(sys.modules, "perf_old", module)
-    assert declare.named("perf_old", "new", RENAMED) is module.one
+    assert declare.import_kernel("perf_old", "new", RENAMED) is module.one
     with pytest.raises(RuntimeError, match="declares no kernel 'old'"):
-        declare.named("perf_old", "old", RENAMED)
+        declare.import_kernel("perf_old", "old", RENAMED)
