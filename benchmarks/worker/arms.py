@@ -280,16 +280,17 @@ class CaseBench:
         return guards.SpotCheck(timed, held, fixed, chosen, secret, self.values, self.numerics.poison)
 
     def _found(self, check: guards.SpotCheck, arm: BuiltArm) -> JsonObject:
-        """What a spot check found; the outputs compared."""
+        """What a spot check found; the outputs compared.  What changes until they are was late, too."""
         self.clock.synchronize()
-        report = {"kind": check.kind, "misshapen": check.misshapen, "late": check.late, "left": check.left}
+        compared: JsonObject = {}
         try:
-            if check.misshapen:
-                return report
-            by_copy = dict(zip(check.held, check.outputs, strict=True))
-            for copy, output in by_copy.items():
-                arm.outputs[copy] = output  # a right one again, where a call makes its own
-            return report | self._compared(by_copy)
+            if not check.misshapen:
+                by_copy = dict(zip(check.held, check.outputs, strict=True))
+                for copy, output in by_copy.items():
+                    arm.outputs[copy] = output  # a right one again, where a call makes its own
+                compared = self._compared(by_copy)
+            report = {"kind": check.kind, "misshapen": check.misshapen, "late": check.late, "left": check.left}
+            return report | compared
         finally:
             check.restore()
             self.clock.synchronize()

@@ -157,6 +157,40 @@ toy.backend("never_joined")(on_the_side(lambda out: bool(torch.isnan(out[0]))))
 toy.backend("joined")(on_the_side(lambda out: True))
 
 
+PUT_OFF = []
+
+
+@toy.backend("puts_off")
+def puts_off(case, inputs):
+    """Works when nobody waits for it any more."""
+    out = torch.empty_like(inputs["x"])
+
+    def call():
+        PUT_OFF.append(lambda: torch.mul(inputs["x"], 2, out=out))
+        return out
+
+    return call
+
+
+@pytest.mark.parametrize("kind", ["outputs", "inputs"])
+def test_what_is_done_while_it_is_compared_was_late(bench, kind, monkeypatch):
+    bench.build("puts_off", "puts_off", {})
+    bench.call("puts_off")
+    PUT_OFF.pop()()
+    compare_all = bench.numerics.compare_all
+
+    def comparing(pairs, tolerance):
+        results = compare_all(pairs, tolerance)
+        while PUT_OFF:
+            PUT_OFF.pop()()
+        return results
+
+    monkeypatch.setattr(bench.numerics, "compare_all", comparing)
+    found = bench.samples(["puts_off"], False, {"kind": kind, "secret": 11})["spot"]
+    assert found["late"]
+    assert found["why"], "its output was not there when it was compared"
+
+
 CALLED = []
 
 
