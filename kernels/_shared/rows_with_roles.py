@@ -115,7 +115,8 @@ def _load(
             bar = ready.index(slot)
             mbarrier.expect(bar, (BLOCK_M + WIDE) * BLOCK_K * 2)
             for half in gl.static_range(2):
-                load_tile(a_desc, [row + half * ROWS, k], bar, a_in.index(slot * 2 + half))
+                inside = BILLION - (end - row) + half * ROWS  # zeros from the end of the group on
+                load_tile(a_desc, [BILLION, end, inside, k], bar, a_in.index(slot * 2 + half))
             if B_BY_COLUMN:
                 load_tile(b_desc, [group, column, k], bar, b_in.index(slot))
                 if SIDE > 0:
@@ -149,7 +150,7 @@ def _multiply(
         for step in range(from_step, to_step):
             mbarrier.wait(ready.index(slot), phase)
             acc, side = multiplied(
-                a_in.index(slot * 2 + HALF), _right(b_in, slot, B_BY_COLUMN), _right(side_in, slot, B_BY_COLUMN),
+                _left(a_in, slot * 2 + HALF), _right(b_in, slot, B_BY_COLUMN), _right(side_in, slot, B_BY_COLUMN),
                 acc, side, SIDE,
             )  # fmt: skip
             give_back(empty, slot, step > from_step, STAGES)
@@ -173,6 +174,13 @@ def _multiply(
             if SIDE > 0:
                 store_tile(out_side_desc, [BILLION, end, inside, column + BLOCK_N], out_side.index(0))
     tma.store_wait(0)
+
+
+@gluon.jit
+def _left(tiles, slot):
+    """The rows of a half in a slot, [64, BLOCK_K]."""
+    tile = tiles.index(slot)
+    return tile.reshape((tile.shape[2], tile.shape[3]))
 
 
 @gluon.jit
@@ -222,9 +230,9 @@ def rows_with_roles(
 ):  # fmt: skip
     """num_warps = 4, which counts the first multiplying group.
 
-    Blocks of the descriptors: a [64, BLOCK_K]; b [1, BLOCK_N, BLOCK_K] or [1, BLOCK_K, BLOCK_N] as B_BY_COLUMN says;
-    out, ragged, [64, BLOCK_N]; `side` the same with SIDE columns.  SPLIT: most pieces of a left-over tile, with rooms
-    fp32 [PROGRAMS, 128, BLOCK_N + SIDE] and flags int32 [PROGRAMS, 2], zero at first.
+    Blocks of the descriptors: a, ragged, [64, BLOCK_K]; out, ragged, [64, BLOCK_N]; b [1, BLOCK_N, BLOCK_K] or
+    [1, BLOCK_K, BLOCK_N] as B_BY_COLUMN says; `side` the same with SIDE columns.  SPLIT: most pieces of a left-over
+    tile, with rooms fp32 [PROGRAMS, 128, BLOCK_N + SIDE] and flags int32 [PROGRAMS, 2], zero at first.
     """
     ready, empty = ring(STAGES)
     a_in, b_in = room_for(a_desc, 2 * STAGES), room_for(b_desc, STAGES)
@@ -265,7 +273,7 @@ def arguments(
         return descriptor(b, 1, *((columns, block_k) if by_column else (block_k, columns)))
 
     return {
-        "a_desc": descriptor(a, ROWS.value, block_k),
+        "a_desc": ragged(a, ROWS.value, block_k),
         "b_desc": right(main),
         "side_desc": right(side or main),
         "out_desc": ragged(out, ROWS.value, main),
