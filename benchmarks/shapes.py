@@ -40,34 +40,25 @@ class Unfit(ValueError):
     """A value that the format does not allow; the text names the place, the value and what is allowed."""
 
     def __init__(self, where: str, value: object, allowed: str) -> None:
-        super().__init__()
-        self.where, self.why = where, f" is {shown(value)}; allowed: {allowed}"
-
-    def within(self, holder: str) -> Unfit:
-        """The same, of a place named within its holder's: a place is put together only where it is told."""
-        of_key = KEY_OF if self.where.startswith(KEY_OF) else ""
-        inner = self.where.removeprefix(KEY_OF)
-        dot = "." if holder and inner and inner[0] != "[" else ""
-        self.where = f"{of_key}{holder}{dot}{inner}"
-        return self
-
-    def __str__(self) -> str:
-        return f"{self.where}{'' if self.where.removeprefix(KEY_OF) else 'the line'}{self.why}"
+        super().__init__(f"{where or 'the line'} is {shown(value)}; allowed: {allowed}")
 
 
 class UnknownKey(Unfit):
     """A key that a closed object does not have; the text names the known ones."""
 
     def __init__(self, where: str, key: object, known: Iterable[str]) -> None:
-        super().__init__(where, None, "")
-        self.why = f"unknown key {str(key)[:LONGEST_SHOWN]!r}; known: {', '.join(known)}"
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.why}" if self.where else self.why
+        text = f"unknown key {str(key)[:LONGEST_SHOWN]!r}; known: {', '.join(known)}"
+        ValueError.__init__(self, f"{where}: {text}" if where else text)
 
 
-KEY_OF = "a key of "
-"""Where a key of an object stands, within that object."""
+def inside(where: str, key: str) -> str:
+    """The place of a key's value within that of its object."""
+    return f"{where}.{key}" if where else key
+
+
+def key_of(where: str) -> str:
+    """The place of a key itself."""
+    return f"a key of {where or 'the line'}"
 
 
 MISSING = object()
@@ -96,40 +87,16 @@ def bounded(value: Any, where: str = "", depth: int = 0) -> None:
     if depth > DEEPEST:
         raise Unfit(where, "...", f"at most {DEEPEST} levels of nesting")
     if isinstance(value, dict):
-        try:
-            for key, one in value.items():
-                if type(key) is not str or len(key) > LONGEST_NAME or not _named(key):
-                    name(key, KEY_OF)
-                if not _sound(one):
-                    bounded(one, key, depth + 1)
-        except Unfit as error:
-            raise error.within(where) from None
+        for key, one in value.items():
+            name(key, key_of(where))
+            bounded(one, inside(where, key), depth + 1)
     elif isinstance(value, list):
         for index, one in enumerate(value):
-            if not _sound(one):
-                bounded(one, f"{where}[{index}]", depth + 1)
+            bounded(one, f"{where}[{index}]", depth + 1)
     elif isinstance(value, str):
         _any_text(value, where)
-    elif not _sound(value):
+    elif value is not None and not abs(value) <= LARGEST:  # NaN is not
         raise Unfit(where, str(value)[:20], f"finite numbers up to {LARGEST}")
-
-
-@functools.lru_cache(maxsize=4096)
-def _named(key: str) -> bool:
-    """True for what is surely a name; a trial says the same few hundred a thousand times."""
-    return bool(key) and _sound(key)
-
-
-def _sound(value: Any) -> bool:
-    """True for what is surely within the limits: small numbers, plain short texts, lists of such numbers."""
-    kind = type(value)
-    if kind is str:
-        return len(value) <= LONGEST_NAME and value.isascii() and value.isprintable()
-    if kind is int or kind is float:
-        return bool(abs(value) <= LARGEST)  # NaN is not
-    if kind is list and value and set(map(type, value)) <= {float, int}:
-        return bool(min(value) >= -LARGEST and max(value) <= LARGEST and all(map(math.isfinite, value)))
-    return value is None or kind is bool
 
 
 def clean(value: Any) -> Any:
@@ -253,12 +220,8 @@ def items(check: Check, some: str = "") -> Check:
     def fits(value: Any, where: str) -> None:
         if type(value) is not list or (some and not value):
             raise Unfit(where, value, some or "a list")
-        count = 0
-        try:
-            for count, one in enumerate(value):  # noqa: B007
-                check(one, "")
-        except Unfit as error:
-            raise error.within(f"{where}[{count}]") from None
+        for index, one in enumerate(value):
+            check(one, f"{where}[{index}]")
 
     return fits
 
@@ -269,12 +232,9 @@ def table(key: Check, check: Check) -> Check:
     def fits(value: Any, where: str) -> None:
         if type(value) is not dict:
             raise Unfit(where, value, "an object")
-        try:
-            for own, one in value.items():
-                key(own, KEY_OF)
-                check(one, own)
-        except Unfit as error:
-            raise error.within(where) from None
+        for own, one in value.items():
+            key(own, key_of(where))
+            check(one, inside(where, own))
 
     return fits
 
@@ -292,26 +252,19 @@ def record(
     def fits(value: Any, where: str) -> None:
         if type(value) is not dict:
             raise Unfit(where, value, "a table" if closed else "an object")
-        lacking = [] if value.keys() >= required.keys() else [field for field in required if field not in value]
+        lacking = next((field for field in required if field not in value), None)
         if lacking and not closed:
-            raise Unfit(lacking[0], None, "a value; it is missing").within(where)
-        others = {}
-        try:
-            for field, one in value.items():
-                check = known.get(field)
-                if check:
-                    check(one, field)
-                elif closed:
-                    raise UnknownKey("", field, (*optional, *required))
-                else:
-                    others[field] = one
-            if rest and others:
-                rest(others, "")
-            if lacking:
-                required[lacking[0]](MISSING, lacking[0])
-                raise Unfit(lacking[0], MISSING, "a value")
-        except Unfit as error:
-            raise error.within(where) from None
+            raise Unfit(inside(where, lacking), None, "a value; it is missing")
+        others = {field: one for field, one in value.items() if field not in known}
+        if closed and others:
+            raise UnknownKey(where, next(iter(others)), (*optional, *required))
+        for field in (field for field in value if field in known):
+            known[field](value[field], inside(where, field))
+        if rest and others:
+            rest(others, where)
+        if lacking:
+            required[lacking](MISSING, inside(where, lacking))
+            raise Unfit(inside(where, lacking), MISSING, "a value")
 
     return fits
 
@@ -418,7 +371,7 @@ def _of_table(key: Maker, make: Maker) -> Maker:
 
     def made(value: Any, where: str) -> dict[Any, Any]:
         check(value, where)
-        return {key(own, f"a key of {where}"): make(one, f"{where}.{own}") for own, one in value.items()}
+        return {key(own, key_of(where)): make(one, inside(where, own)) for own, one in value.items()}
 
     return made
 
@@ -438,7 +391,7 @@ def _of_fields(kind: Any, closed: bool) -> Maker:
     def made(value: Any, where: str) -> Any:
         if closed or type(value) is not dict or not always <= value.keys():
             check(value, where)
-        prefix = f"{where}." if where else ""
-        return kind(**{field: make(value[field], prefix + field) for field, make in makers().items() if field in value})
+        own = {field: make for field, make in makers().items() if field in value}
+        return kind(**{field: make(value[field], inside(where, field)) for field, make in own.items()})
 
     return made

@@ -124,13 +124,6 @@ def _part(value: Any, where: str) -> None:
 _FILE_NAME = "a file name of letters, digits, '.', '_' and '-' (`ridgeline doctor` prints it)"
 
 
-def _arm_key(value: Any, where: str) -> None:
-    name(value, where)
-    role, _, backend = value.partition("/")
-    if role not in ROLES or not backend or "/" in backend:
-        raise Unfit(where, value, f"ROLE/BACKEND with a role of {', '.join(ROLES)}")
-
-
 def _moment(value: Any, where: str) -> None:
     try:
         moment = datetime.datetime.fromisoformat(value)
@@ -210,11 +203,11 @@ _ARM = record(
         "first_call_s": maybe(number(0, 1e6)),
         "compile_s": maybe(number(0, 1e6)),
         "calls_per_sample": whole(1, 1_000_000),
-        "same_as": _arm_key,
+        "same_as": NAME,
     },
 )
 """same_as: the arm whose code and launch are the same, which was timed for both."""
-_CASE_FIELDS = {"method": TEXT, "warnings": items(TEXT), "arms": table(_arm_key, _ARM)}
+_CASE_FIELDS = {"method": TEXT, "warnings": items(TEXT), "arms": table(NAME, _ARM)}
 _DEVICE = {
     **dict.fromkeys(("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "power_w"), maybe(number(-1e6, 1e6))),
     "throttle": maybe(TEXT),
