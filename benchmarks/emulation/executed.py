@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
+from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.emulation.code_object import TARGETS
 from benchmarks.emulation.installed import missing
 from benchmarks.emulation.pool import ENDED, Pool
-from benchmarks.isa.compile import Cache, key_of
+from benchmarks.isa.compile import write
 from benchmarks.isa.pool import Choice, CompileSetting
-from benchmarks.shapes import Json, JsonObject
+from benchmarks.shapes import Json, JsonObject, digest_of
 from benchmarks.trial_file import Status
 from benchmarks.verify import SETTLED
 
@@ -27,34 +29,34 @@ def executed(
     """
     if why := missing():
         raise ValueError(f"--execute: {why}")
-    wanted, cache = [arch for arch in arches if arch in TARGETS.values()], Cache(setting.cache)
+    wanted = [arch for arch in arches if arch in TARGETS.values()]
     asked = {"kernels": list(choice.kernels), "backends": list(choice.backends), "arches": wanted, "counted": True}
     checkout = Checkout("head", setting.tree)
     try:
         with Pool(checkout, asked, setting.limits) as pool:
-            return _entries(pool, choice, cache, tell)
+            return _entries(pool, choice, setting.cache, tell)
     except CheckoutError as error:
         about = {"kernel": "", "backend": "", "at": "", "cases": [], "status": "failed"}
         return [{**about, "arch": arch, "why": f"nothing could be executed: {error}"} for arch in wanted]
 
 
-def _entries(pool: Pool, choice: Choice, cache: Cache, tell: Callable[..., None]) -> list[dict[str, Any]]:
+def _entries(pool: Pool, choice: Choice, cache: Path, tell: Callable[..., None]) -> list[dict[str, Any]]:
     """One for all cases of the same launch and limit; launches are executed unless they are kept."""
     chosen = [(index, case) for index, case in enumerate(pool.listing["cases"]) if _is_chosen(case, choice)]
-    keys, arms, left = dict[Any, str](), dict[Any, Any](), list[int]()
+    files, arms, left = dict[Any, Path](), dict[Any, Any](), list[int]()
     for index, case in chosen:
-        if (launch := _launch(case)) not in keys:
+        if (launch := _launch(case)) not in files:
             decides = {"launch": launch, "holds_for": pool.holds_for(case["kernel"], case["arch"])}
-            keys[launch] = f"executed-{key_of(decides)}"
-            if arm := cache.load(keys[launch]):
+            files[launch] = cache / f"executed-{digest_of(decides, 32)}.json"
+            if arm := _loaded(files[launch]):
                 arms[launch] = arm
             else:
                 left.append(index)
     for case, arm in pool.executed(left):
         arms[_launch(case)] = arm
         if arm["status"] in SETTLED and not arm.get(ENDED):
-            cache.store(keys[_launch(case)], arm, None)
-        done, total = (sum(arch == case["arch"] for _, _, arch, _ in launches) for launches in (arms, keys))
+            write(files[_launch(case)], json.dumps(arm))
+        done, total = (sum(arch == case["arch"] for _, _, arch, _ in launches) for launches in (arms, files))
         tell(arch=case["arch"], done=done, total=total)
     entries: dict[Any, dict[str, Any]] = {}
     for _, case in chosen:
@@ -69,6 +71,15 @@ def _entries(pool: Pool, choice: Choice, cache: Cache, tell: Callable[..., None]
             entry = entries.setdefault((*about.values(), case["why"]), {**about, **told})
             entry["cases"].append(case["declared"])
     return list(entries.values())
+
+
+def _loaded(file: Path) -> JsonObject | None:
+    """What a launch came to, None where it is not kept or torn."""
+    try:
+        arm: JsonObject = json.loads(file.read_text())
+        return arm
+    except (OSError, ValueError):
+        return None
 
 
 def _is_chosen(case: Json, choice: Choice) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import hashlib
-import json
 import math
 import os
 import re
@@ -201,32 +199,12 @@ def specialise(compilation: Any) -> Specialised:
     return Specialised(caught["source"], caught["options"], tuple(notes))
 
 
-def key(found: Specialised, arch: str, version: str) -> str:
-    """The cache key: source, types, alignment and constants (the JIT's own digest), options, target, Triton, readers.
-
-    Paths of bundled libraries are left out of the options: they differ from folder to folder, not in content.
+def key(found: Specialised) -> str:
+    """Equal for compilations of one process that are the same: source, types, alignment and constants (the JIT's own
+    digest), and options.
     """
-    options = {name: str(value) for name, value in found.options.items() if name != "extern_libs"}
-    return key_of(
-        {
-            "source": found.source.hash(),
-            "language": type(found.source).__name__,
-            "options": options,
-            **_unusual_variables(),
-            "arch": arch,
-            "triton": version,
-            "readers": readers_digest(),
-            "name": found.source.name,
-        }
-    )
-
-
-def _unusual_variables() -> JsonObject:
-    """Environment variables that change code, as Triton tells them, apart from those of FIXED."""
-    from triton._C.libtriton import get_cache_invalidating_env_vars
-
-    found = {name: value for name, value in get_cache_invalidating_env_vars().items() if name not in FIXED}
-    return {"variables": found} if found else {}
+    options = {name: str(value) for name, value in found.options.items()}
+    return digest_of([found.source.hash(), type(found.source).__name__, found.source.name, options])
 
 
 def forget_half_made_keys() -> None:
@@ -241,46 +219,38 @@ def forget_half_made_keys() -> None:
             thing.hash = None
 
 
-def forget_lines() -> None:
-    """Have the digests of all functions without the lines they begin at, which are no part of code (FIXED).
-
-    A remark above a kernel is then no other kernel: its commit takes the compilations of the one before.
-    """
-    from triton.runtime.jit import JITCallable
-
-    for thing in gc.get_objects():
-        if isinstance(thing, JITCallable) and thing.starting_line_number:
-            thing.starting_line_number, thing.hash = 0, None
-
-
 class Compiler:
-    """Compiles declared units for one architecture, with the cache in front."""
+    """Compiles declared units for one architecture; Triton's cache has what it compiled before.
 
-    def __init__(self, arch: str, cache: Cache) -> None:
+    folder: for the texts of the code, each named by its own digest.
+    """
+
+    def __init__(self, arch: str, folder: Path) -> None:
         import triton
 
-        self.arch, self.cache, self.version = arch, cache, triton.__version__
+        self.arch, self._folder, self.version = arch, folder, triton.__version__
+        folder.mkdir(parents=True, exist_ok=True)
         self._target: Target = target(arch)
         self._gpu_target = pretend(arch)
         self._tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
-    def record(self, compilation: Any, written: Any, launch_cache: bool = False) -> JsonObject:
+    def record(self, compilation: Any, written: Any) -> JsonObject:
         """What became of one compilation: {"status": "ok", "hash", "asm", "metrics", "notes", "key"} or
         {"status": "failed" | "refused", "why"}.
 
-        written: () -> what this process wrote to stderr since the last call (the compiler's own messages).
-        launch_cache: have the binary in Triton's own cache too, even if the record is known.
+        asm: the file of its text in the folder.  written: () -> what this process wrote to stderr since the last call
+        (the compiler's own messages).
         """
-        if not launch_cache and getattr(compilation.function, "starting_line_number", 0):
-            forget_lines()  # a launch has them in its key
 
         def recorded(found: Specialised) -> JsonObject:
-            name = key(found, self.arch, self.version)
-            record = self.cache.load(name)
-            if record and launch_cache and record["status"] == "ok":
-                self._compiled(found)
-            record = record or self._compile(found, name, written)
-            return record | {"key": name, "notes": list(found.notes)}
+            about = {"key": key(found), "notes": list(found.notes)}
+            try:
+                record, text = self._read(self._compiled(found))
+            except Exception as error:
+                return {"status": "failed", "why": first_cause(error, written()), **about}
+            record["asm"] = f"{record['hash']}.s"
+            write(self._folder / record["asm"], text)
+            return record | about
 
         return self._specialised(compilation, written, recorded)
 
@@ -310,15 +280,6 @@ class Compiler:
         import triton
 
         return triton.compile(found.source, target=self._gpu_target, options=found.options)
-
-    def _compile(self, found: Specialised, name: str, written: Any) -> JsonObject:
-        try:
-            record, text = self._read(self._compiled(found))
-        except (MemoryError, OSError, nvidia.ToolError) as error:  # of this machine, not of the kernel: not kept
-            return {"status": "failed", "why": first_cause(error, written())}
-        except Exception as error:
-            return self.cache.store(name, {"status": "failed", "why": first_cause(error, written())}, None)
-        return self.cache.store(name, record, text)
 
     def _read(self, kernel: Any) -> tuple[JsonObject, str]:
         """The record of a compiled kernel and its normalised text."""
@@ -444,54 +405,9 @@ def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_SAID else text[: LONGEST_SAID - 3] + "..."
 
 
-# Compiled results by content: one JSON record per compilation, and code texts named by their own digest.
-#
-# Safe to delete and to share between trees, processes and versions of Triton: the key covers all that decides the
-# result.
-
-
-READERS = ("code.py", "amd.py", "nvidia.py", "compile.py")
-"""Files of this package that turn code into a record: a change to one of them changes every key."""
-
-
-class Cache:
-    """A folder of records (`<key>.json`) and code texts (`<digest>.s`)."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def load(self, key: str) -> JsonObject | None:
-        """The record, or None if it is not there, torn, or its code text is gone or changed."""
-        try:
-            record = json.loads((self.folder / f"{key}.json").read_text())
-            text = (self.folder / record["asm"]).read_text() if record.get("asm") else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        return record if text is None or f"{text_digest(text)}.s" == record["asm"] else None
-
-    def store(self, key: str, record: JsonObject, text: str | None) -> JsonObject:
-        """Keep a record and its code text; returns the record with `asm`, the name of the text's file."""
-        record = record | {"asm": f"{text_digest(text)}.s" if text is not None else None}
-        if text is not None:
-            self.write(record["asm"], text)
-        self.write(f"{key}.json", json.dumps(record))
-        return record
-
-    def write(self, name: str, text: str) -> None:
-        """A file of the folder, whole or not at all."""
-        descriptor, temporary = tempfile.mkstemp(dir=self.folder, prefix=".writing-")
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        os.replace(temporary, self.folder / name)
-
-
-def readers_digest() -> str:
-    """Digest of the code that makes records: part of every key."""
-    folder = Path(__file__).parent
-    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in READERS)).hexdigest()[:16]
-
-
-def key_of(parts: JsonObject) -> str:
-    """The key of a record: a digest of everything that decides it, as JSON values."""
-    return digest_of(parts, 32)
+def write(path: Path, text: str) -> None:
+    """A file that others may read meanwhile, whole or not at all."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    os.replace(temporary, path)

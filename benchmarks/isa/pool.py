@@ -62,7 +62,8 @@ class CompileSetting:
     """Where and how: the tree under test, cache folder.
 
     compute_units: CUs or SMs of the device to compile for; None: those of the product that is assumed.
-    variables: the environment of launches, whose cache of Triton is filled; None: a clean one and no such cache.
+    variables: the environment of launches, whose cache of Triton is filled; None: a clean one, and Triton's cache is in
+    the cache folder.
     processes: per architecture.
     """
 
@@ -192,9 +193,8 @@ class CompilePool:
             self.listing, units = farm.listing, farm.listing["units"]
             known = {index: unit for index, unit in enumerate(units) if "status" in unit}
             self.records |= {index: {"status": unit["status"], "why": unit["why"]} for index, unit in known.items()}
-            launch_cache = self.setting.variables is not None
             left = [index for index in range(len(units)) if index not in known]
-            requests = {index: {"index": index, "launch_cache": launch_cache} for index in left}
+            requests = {index: {"index": index} for index in left}
             for index, answer in farm.answers(first, requests, min(slots, max(1, len(units) // UNITS_PER_PROCESS))):
                 if answer.get("ended") and farm.failure:
                     self.failure = self._not_listed(farm.failure)
@@ -203,7 +203,7 @@ class CompilePool:
                 self._tell(arch=self.arch, done=len(self.records), total=len(units))
 
     def _process(self) -> WorkerPool:
-        own_cache = {"TRITON_CACHE_DIR": str(self._scratch / f"triton-{self.arch}")}
+        own_cache = {"TRITON_CACHE_DIR": str(self.setting.cache.resolve() / "triton")}
         inherited = self.setting.variables or environment(os.environ) | own_cache
         how = (self.setting.tree.resolve(), 1, self._scratch)
         memory_mb = self.setting.limits.memory_mb

@@ -13,7 +13,7 @@ from typing import Any
 from .. import naming
 from ..shapes import Json, JsonObject
 from ..worker.declare import discovered, import_kernel
-from .compile import ARCHES, Cache, Compiler, first_cause
+from .compile import ARCHES, Compiler, first_cause
 
 TAKE_KNOBS = "declare it as (case, arch, **knobs) and put them over config()"
 UNDECLARED = "the backend has no isa() declaration: nothing of it can be compiled ahead"
@@ -149,12 +149,12 @@ class UnitCompiler:
         self, arch: str, cache: str, compute_units: int, choose: JsonObject, modules: Sequence[str]
     ) -> JsonObject:
         """The version of Triton, and the units; see Units.gather."""
-        self._compiler, self._units = Compiler(arch, Cache(Path(cache))), Units(arch, compute_units)
+        self._compiler, self._units = Compiler(arch, Path(cache)), Units(arch, compute_units)
         return {"triton": self._compiler.version} | self._units.gather(choose, modules)
 
-    def answer(self, index: int, launch_cache: bool) -> JsonObject:
+    def answer(self, index: int) -> JsonObject:
         """The record of a unit; see Compiler.record."""
-        return self._compiler.record(self._units.declared[index], self._written, launch_cache)
+        return self._compiler.record(self._units.declared[index], self._written)
 
 
 # With the device untouched: what arms of a trial launch, compiled into the cache that launches look in.
@@ -185,7 +185,7 @@ class Filler:
         kernel, arch = self._kernel(**about), about["arch"]
         if self._units is None:
             self._units = Units(arch, about["compute_units"])
-            self._compiler = Compiler(arch, Cache(Path(about["folder"])))
+            self._compiler = Compiler(arch, Path(about["folder"]))
         units = self._units.of_arm(kernel, backend, kernel.case(case), dict(knobs))
         return sum(self._compiler.fill(unit, str)["status"] == "ok" for unit in units)
 

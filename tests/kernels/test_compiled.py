@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.isa.__main__ import finish, will_not_load
-from benchmarks.isa.compile import Cache, Compiler, specialise
+from benchmarks.isa.compile import Compiler, specialise
 from kernels.registry import discover
 from tests.kernels.ranks import run_alone
 from tests.kit import mostly_nightly
@@ -19,7 +19,7 @@ from tests.kit import mostly_nightly
 
 @functools.cache
 def compiler(arch):
-    return Compiler(arch, Cache(Path(tempfile.gettempdir())))
+    return Compiler(arch, Path(tempfile.gettempdir()))
 
 
 def compiled(job, arch):

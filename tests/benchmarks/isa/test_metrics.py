@@ -1,11 +1,11 @@
-"""What follows from raw metrics, what cannot be launched, how records become entries, how the cache keeps them."""
+"""What follows from raw metrics, what cannot be launched, how records become entries."""
 
 from __future__ import annotations
 
 import pytest
 
 from benchmarks.isa.__main__ import MEANING, document, entries, finish, mean_width, will_not_load
-from benchmarks.isa.compile import Cache, UnknownArch, environment, first_cause, target
+from benchmarks.isa.compile import UnknownArch, environment, first_cause, target
 
 RAW = {
     "vgpr": 86,
@@ -96,27 +96,6 @@ def test_a_document_of_a_failed_listing_says_so():
     found = document([("gfx942", None, {}, "it died"), ("gfx950", LISTING, dict.fromkeys(range(4), ok("k")), "")])
     assert found["failures"] == [{"arch": "gfx942", "why": "it died"}]
     assert (found["triton"], len(found["entries"])) == ("3.8.0", 2)
-
-
-def test_the_cache_gives_back_what_it_was_given(tmp_path):
-    cache = Cache(tmp_path)
-    kept = cache.store("key", {"status": "ok", "metrics": RAW}, "code\n")
-    assert cache.load("key") == kept
-    assert (tmp_path / kept["asm"]).read_text() == "code\n"
-    assert cache.load("other") is None
-
-
-@pytest.mark.parametrize("damage", ["record", "text", "gone"])
-def test_a_damaged_cache_is_no_cache(tmp_path, damage):
-    cache = Cache(tmp_path)
-    kept = cache.store("key", {"status": "ok"}, "code\n")
-    if damage == "record":
-        (tmp_path / "key.json").write_text('{"status": "o')
-    elif damage == "text":
-        (tmp_path / kept["asm"]).write_text("other\n")
-    else:
-        (tmp_path / kept["asm"]).unlink()
-    assert cache.load("key") is None
 
 
 def test_what_changes_code_is_not_inherited():
