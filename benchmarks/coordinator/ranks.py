@@ -56,8 +56,6 @@ LOG_TAIL_BYTES = 6000
 MOST_PROCESSES = 1000
 """Below one pool.  A library that compiles itself starts one or two for each of up to 256 cores (ninja, 2026-11)."""
 
-VMSTAT = Path("/proc/vmstat")
-
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
@@ -111,7 +109,6 @@ class RankProcess:
         self.rank = rank
         self._buffer = bytearray()
         self._seal = ""
-        self._memory_kills = memory_kills()
         self._folder = log.with_suffix("")
         self._folder.mkdir(parents=True)  # a kernel may have removed everything above it
         self.log = log.open("w+b")
@@ -166,7 +163,7 @@ class RankProcess:
             if self.process.orphaned:
                 return "ended because its parent was killed or stopped, which only a kernel does,"
             if code is not None:
-                return ending_in_words(code, memory_kills() > self._memory_kills)
+                return ending_in_words(code)
             time.sleep(0.01)
         return "closed its channel"
 
@@ -201,13 +198,12 @@ class RankProcess:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def ending_in_words(code: int, out_of_memory: bool = False) -> str:
-    """An exit code as subprocess has it, as a clause.  out_of_memory: some process was ended for that."""
+def ending_in_words(code: int) -> str:
+    """An exit code as subprocess has it, as a clause."""
     if code >= 0:
         return f"ended with exit code {code}"
     name = signal.Signals(-code).name if -code in iter(signal.Signals) else f"signal {-code}"
-    why = "the out-of-memory killer: memory ran out" if out_of_memory else "often the out-of-memory killer"
-    hint = f" ({why})" if -code == signal.SIGKILL else ""
+    hint = " (often the out-of-memory killer; the kernel's log says so)" if -code == signal.SIGKILL else ""
     return f"was killed by {name}{hint}"
 
 
@@ -448,13 +444,3 @@ def resident_mb(process: int) -> float:
     except (OSError, IndexError):
         return 0.0
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6 + sum(resident_mb(int(child)) for child in children)
-
-
-def memory_kills() -> int:
-    """Processes of this machine that the kernel's out-of-memory killer has ended, those for the limit of a container
-    too (vmstat, Linux 4.13 and newer); 0 where nothing says so."""
-    try:
-        lines = VMSTAT.read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-    except (OSError, StopIteration, ValueError, IndexError):
-        return 0

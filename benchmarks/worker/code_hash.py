@@ -41,15 +41,11 @@ _COMMENT = {"ptx": "//", "amdgcn": ";"}
 
 
 class Trace:
-    """Launches and operations of one call, in order, as JSON values.  kernels: names, by what stands for their code.
-
-    specialised: for which types, constants and alignments of arguments, by the same.
-    """
+    """Launches and operations of one call, in order, as JSON values.  kernels: names, by what stands for their code."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.kernels: dict[str, str] = {}
-        self.specialised: dict[str, list[str]] = {}
         self.launches = 0
 
     def digest(self) -> str | None:
@@ -98,8 +94,6 @@ def _triton_launches(trace: Trace) -> Iterator[None]:
         trace.launches += 1
         code = code_of(self)
         trace.kernels[code] = str(getattr(self, "name", "of Triton"))
-        source = getattr(self, "src", None)
-        trace.specialised[code] = [repr(getattr(source, what, None)) for what in ("signature", "constants", "attrs")]
         trace.events.append([code, [value_of(g) for g in grid], [value_of(a) for a in args]])
         return original(self, grid, stream, *args)
 

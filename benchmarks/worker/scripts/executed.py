@@ -229,10 +229,6 @@ def _launched(trace: code_hash.Trace) -> Iterator[tuple[str, Any]]:
     for head, *how in trace.events:
         if kernel := trace.kernels.get(head):
             yield f"kernel {kernel}", head
-            yield (
-                f"specialisation of {kernel}",
-                trace.specialised.get(head),
-            )  # why, where the code of equal text differs
             yield f"grid and arguments of {kernel}", how
         else:
             yield f"operation {head}", how

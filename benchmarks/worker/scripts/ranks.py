@@ -48,13 +48,13 @@ class Ranks:
     """
 
     def __init__(self, rank: int = 0, world: int = 1, port: int = 0, store: str = "") -> None:
-        self.rank, self.world, self._port, self._store = rank, world, port, store
+        self.rank, self.world, self._port, self._store_file = rank, world, port, store
         self._host: Any = None
         self._device: Any = None
         self._server: Any = None
         self._processes: list[Any] = []
         self.before_group: Callable[[FrameType], None] = lambda frame: None
-        self._exchange = Exchange(lambda: self._shared("exchange"), self._run_started)
+        self._passed = itertools.count()
 
     def variables(self) -> dict[str, str]:
         """What torchrun sets for a process of one node."""
@@ -141,10 +141,15 @@ class Ranks:
             self._device = dist.ProcessGroupNCCL(self._shared("devices"), self.rank, self.world, options)
         return self._device
 
+    @functools.cached_property
+    def _store(self) -> Any:
+        """Of what the script passes between its ranks."""
+        return self._shared("passed")
+
     def _shared(self, name: str) -> Any:
         import torch.distributed as dist
 
-        return dist.PrefixStore(name, dist.FileStore(self._store, self.world))
+        return dist.PrefixStore(name, dist.FileStore(self._store_file, self.world))
 
     # ---- torch.distributed, and ranks that a script starts itself --------------------------------------------------
 
@@ -212,7 +217,7 @@ class Ranks:
         import multiprocessing.context
 
         for owner in (module, multiprocessing, multiprocessing.context.BaseContext):
-            for name in ("Queue", "SimpleQueue", "JoinableQueue", "Manager", "Pool"):
+            for name in ("Queue", "SimpleQueue", "JoinableQueue", "Pool"):
                 if real := getattr(owner, name, None):
                     setattr(owner, name, self._passing(name, real, owns))
 
@@ -224,10 +229,8 @@ class Ranks:
                 return own()
             if name == "Pool":
                 given = [one for one in args if not hasattr(one, "get_start_method")]  # a method of a context, too
-                return SharedPool(self._exchange, self._make, kwargs.get("processes", given[0] if given else None))
-            if self.world == 1:
-                return self._alone(own())
-            return SharedManager(self._exchange, own) if name == "Manager" else self._exchange.queue()
+                return SharedPool(self._results, kwargs.get("processes", given[0] if given else None))
+            return self._alone(own()) if self.world == 1 else self._queue()
 
         return made
 
@@ -249,26 +252,11 @@ class Ranks:
     def _spawning(self, name: str, real: Any) -> Any:
         @functools.wraps(real)
         def spawn(fn: Any, args: Sequence[Any] = (), nprocs: int = 1, join: bool = True, *_: Any, **__: Any) -> Any:
-            self.expect(nprocs, name)
-            with self._of_a_process():
+            with self._of_a_process(nprocs, name):
                 fn(self.rank, *args)
             return None if join else Joined()
 
         return spawn
-
-    def of_launcher(self, module: Any) -> None:
-        """torch.distributed.launcher.api: as torchrun, for a function; a program that it is given is not seen."""
-        real = module.launch_agent
-
-        @functools.wraps(real)
-        def launch_agent(config: Any, entrypoint: Any, args: Sequence[Any], **more: Any) -> Any:
-            if not callable(entrypoint):
-                return real(config, entrypoint, args, **more)
-            self.expect(config.nproc_per_node * config.max_nodes, "torch.distributed.launcher")
-            with self._of_a_process():
-                return {self.rank: entrypoint(*args)}
-
-        module.launch_agent = launch_agent
 
     def of_subprocess(self, module: Any, run_script: Callable[[str, Sequence[str]], None]) -> None:
         """subprocess: a torchrun that it starts is a run of the script here, by run_script(path, arguments)."""
@@ -281,8 +269,7 @@ class Ranks:
                 from torch.distributed.run import determine_local_world_size, parse_args
 
                 found = parse_args(asked)
-                self.expect(determine_local_world_size(found.nproc_per_node), "torchrun")
-                with self._of_a_process():
+                with self._of_a_process(determine_local_world_size(found.nproc_per_node), "torchrun"):
                     run_script(os.path.join(named.get("cwd") or "", found.training_script), found.training_script_args)
                 return module.CompletedProcess(args, 0, "", "") if name == "run" else 0
 
@@ -302,31 +289,39 @@ class Ranks:
         instead |= dict.fromkeys(("terminate", "kill", "close"), lambda _: None)
         process.__class__ = type(type(process).__name__, (type(process),), instead)
 
-    def _make(self, processes: int, calls: Calls, results: dict[int, Any]) -> None:
-        """Make this rank's of the calls of a pool."""
-        self.expect(processes, "multiprocessing.Pool")
-        with self._of_a_process():
-            results |= {number: call() for number, call in calls.items() if number % self.world == self.rank}
+    def _results(self, processes: int, calls: Calls) -> dict[int, Any]:
+        """What the calls of a pool return: this rank makes its own, and gets what the others computed."""
+        mine: dict[int, Any] = {}
+        with self._of_a_process(processes, "multiprocessing.Pool"):
+            mine |= {number: call() for number, call in calls.items() if number % self.world == self.rank}
+        if self.world == 1:
+            return mine
+        name = f"results {next(self._passed)}"
+        self._store.set(f"{name}/{self.rank}", pickle.dumps(mine))
+        self.meet()
+        of_ranks = (pickle.loads(self._store.get(f"{name}/{rank}")) for rank in range(self.world))
+        return {number: result for results in of_ranks for number, result in results.items()}
+
+    def _queue(self) -> SharedQueue:
+        return SharedQueue(self._store, next(self._passed), self._run_started)
 
     def _run_started(self) -> None:
         """Run this rank's of the processes that the script has started."""
         mine, self._processes = self._processes, []
         if mine:
-            self.expect(len(mine), "multiprocessing.Process")
-            with self._of_a_process():
+            with self._of_a_process(len(mine), "multiprocessing.Process"):
                 mine[self.rank].run()
 
     @contextlib.contextmanager
-    def _of_a_process(self) -> Iterator[None]:
-        """What ends with a process ends behind it."""
+    def _of_a_process(self, world: int, what: str) -> Iterator[None]:
+        """What this rank does as one of so many processes of a script; what ends with a process ends behind it."""
+        self.expect(world, what)
         with contextlib.suppress(SystemExit):
             yield
         import torch.distributed as dist
 
         if dist.is_initialized():
             dist.destroy_process_group()
-        if self.world > 1:
-            self._exchange.settle(self.rank, self.world, self.meet)
 
     def expect(self, world: int, what: str) -> None:
         """SeveralProcesses for another number of ranks than there are."""
@@ -370,11 +365,8 @@ def _without(function: Any, **instead: Any) -> Any:
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        asked = dict(inspect.signature(function).bind(*args, **kwargs).arguments)
-        asked.update({name: one for name, one in instead.items() if one is not None})
-        return function(
-            **{name: one for name, one in asked.items() if name not in instead or instead[name] is not None}
-        )
+        asked = inspect.signature(function).bind(*args, **kwargs).arguments | instead
+        return function(**{name: one for name, one in asked.items() if one is not None})
 
     return called
 
@@ -414,76 +406,31 @@ def of_symmetric_memory(module: ModuleType) -> None:
     kind.multicast_ptr = property(multicast_ptr)  # type: ignore[union-attr]
 
 
-# What a script passes between the ranks that it would start itself: queues, and what a manager holds.
+# What a script passes between the ranks that it would start itself: by queues, and as results of a pool.
 #
-# Every rank runs the script from its first line, and so has queues, dicts and lists of its own where the script thinks
-# of one.  What a rank puts into a queue is for all, in one order; what it adds to a dict or list, others have once all
-# have ended what the script started.
-
-
-class Exchange:
-    """store: of all ranks.  run_started: run what the script has started: whoever asks a queue waits for that."""
-
-    def __init__(self, store: Callable[[], Any], run_started: Callable[[], None]) -> None:
-        self.run_started, self._make_store, self._made = run_started, store, itertools.count()
-        self._held: list[tuple[int, Any, Any]] = []
-        self._settled = itertools.count()
-
-    @functools.cached_property
-    def store(self) -> Any:
-        """The store of all ranks."""
-        return self._make_store()
-
-    def queue(self, *_: Any, **__: Any) -> SharedQueue:
-        """In place of multiprocessing's Queue, of whatever kind."""
-        return SharedQueue(self, next(self._made))
-
-    def holding(self, held: Any) -> Any:
-        """A dict or list whose additions of all ranks come together."""
-        self._held.append((next(self._made), held, held.copy()))
-        return held
-
-    def settle(self, rank: int, world: int, meet: Callable[[], None]) -> None:
-        """All ranks are through with what the script started: give each what the others added."""
-        turn = next(self._settled)
-        for number, held, before in self._held:
-            self.store.set(f"{turn}/{number}/{rank}", pickle.dumps(_additions(held, before)))
-        meet()
-        for number, held, before in self._held:
-            added = [pickle.loads(self.store.get(f"{turn}/{number}/{one}")) for one in range(world)]
-            if isinstance(held, dict):
-                held.update({key: one for part in added for key, one in part.items()})
-                before.clear()
-                before.update(held)
-            else:
-                held[len(before) :] = [one for part in added for one in part]
-                before[:] = held
-
-
-def _additions(held: Any, before: Any) -> Any:
-    """What a dict or list holds that it did not hold before."""
-    if isinstance(held, dict):
-        return {key: one for key, one in held.items() if key not in before or before[key] is not one}
-    return held[len(before) :]
+# Every rank runs the script from its first line, and so has queues and pools of its own where the script thinks of one.
+# What a rank puts into a queue is for all, in one order.
 
 
 class SharedQueue:
-    """A queue into which every rank puts, and out of which each gets what all have put."""
+    """A queue into which every rank puts, and out of which each gets what all have put.
 
-    def __init__(self, exchange: Exchange, number: int) -> None:
-        self._exchange, self._name, self._got = exchange, f"queue {number}", 0
+    store: of all ranks.  run_started: run what the script has started: whoever asks a queue waits for that.
+    """
+
+    def __init__(self, store: Any, number: int, run_started: Callable[[], None]) -> None:
+        self._store, self._name, self._run_started, self._got = store, f"queue {number}", run_started, 0
 
     def put(self, item: Any, *_: Any, **__: Any) -> None:
         """For all ranks."""
-        store = self._exchange.store
-        at = store.add(self._name, 1)
-        store.set(f"{self._name}/{at}", pickle.dumps(item))
+        at = self._store.add(self._name, 1)
+        self._store.set(f"{self._name}/{at}", pickle.dumps(item))
 
     def get(self, *_: Any, **__: Any) -> Any:
         """The next, once it is there."""
-        self._exchange.run_started()
+        self._run_started()
         self._got += 1
-        return pickle.loads(self._exchange.store.get(f"{self._name}/{self._got}"))
+        return pickle.loads(self._store.get(f"{self._name}/{self._got}"))
 
     def get_nowait(self) -> Any:
         """The next, or queue.Empty."""
@@ -497,8 +444,8 @@ class SharedQueue:
 
     def qsize(self) -> int:
         """How many are there that were not got."""
-        self._exchange.run_started()
-        return int(self._exchange.store.add(self._name, 0)) - self._got
+        self._run_started()
+        return int(self._store.add(self._name, 0)) - self._got
 
     def close(self, *_: Any) -> None:
         """Nothing to end."""
@@ -506,60 +453,28 @@ class SharedQueue:
     put_nowait, join_thread, cancel_join_thread, join, task_done = put, close, close, close, close
 
 
-class SharedManager:
-    """multiprocessing.Manager: its queues, dicts and lists; all else is of a manager of this rank's own."""
-
-    def __init__(self, exchange: Exchange, real: Callable[[], Any]) -> None:
-        self._exchange, self._real, self._own = exchange, real, None
-        self.Queue = self.JoinableQueue = exchange.queue
-
-    def dict(self, *args: Any, **kwargs: Any) -> Any:
-        """A dict of all ranks."""
-        return self._exchange.holding(dict(*args, **kwargs))
-
-    def list(self, *args: Any) -> Any:
-        """A list of all ranks."""
-        return self._exchange.holding(list(*args))
-
-    def __getattr__(self, name: str) -> Any:
-        self._own = self._own or self._real()
-        return getattr(self._own, name)
-
-    def shutdown(self) -> None:
-        """End the manager of its own, if there is one."""
-        if self._own is not None:
-            self._own.shutdown()
-
-    def __enter__(self) -> SharedManager:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
-
-
 Calls = dict[int, Callable[[], Any]]
+"""Calls of a pool, by their number."""
 
 
 class SharedPool:
     """multiprocessing.Pool: of its calls each rank makes its own, and has the results of all.
 
-    make: make this rank's of some calls as a process of its own, and write what they return into the results.
+    make: (processes, calls) -> what they return, by number.
     """
 
-    def __init__(
-        self, exchange: Exchange, make: Callable[[int, Calls, dict[int, Any]], None], processes: int | None = None
-    ) -> None:
+    def __init__(self, make: Callable[[int, Calls], dict[int, Any]], processes: int | None = None) -> None:
         self._make, self._processes = make, processes
         self._asked: Calls = {}
-        self.results: dict[int, Any] = exchange.holding({})
-        self._made = 0
+        self.results: dict[int, Any] = {}
 
     def apply_async(
         self, func: Any, args: Sequence[Any] = (), kwds: Mapping[str, Any] | None = None, *_: Any, **__: Any
     ) -> SharedResult:
         """A call."""
-        self._asked[len(self._asked)] = functools.partial(func, *args, **(kwds or {}))
-        return SharedResult(self, len(self._asked) - 1)
+        number = len(self.results) + len(self._asked)
+        self._asked[number] = functools.partial(func, *args, **(kwds or {}))
+        return SharedResult(self, number)
 
     def starmap(self, func: Any, iterable: Iterable[Sequence[Any]], *_: Any, **__: Any) -> list[Any]:
         """What calls for each of several arguments return."""
@@ -571,10 +486,9 @@ class SharedPool:
 
     def join(self) -> None:
         """Make the calls that were not made yet."""
-        first, self._made = self._made, len(self._asked)
-        if first < self._made:
-            calls = {number: self._asked[number] for number in range(first, self._made)}
-            self._make(self._processes or len(calls), calls, self.results)
+        calls, self._asked = self._asked, {}
+        if calls:
+            self.results |= self._make(self._processes or len(calls), calls)
 
     def close(self) -> None:
         """No process has begun."""

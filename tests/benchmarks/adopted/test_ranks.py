@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +11,7 @@ from benchmarks.adopted import session
 from benchmarks.adopted.session import ScriptSession
 from benchmarks.adopted.sides import ScriptSide, disagreement, joint_end, joint_facts, joint_starts
 from benchmarks.adopted.survey import sets_variables
-from benchmarks.worker.scripts.ranks import Exchange, Ranks, SeveralProcesses, SharedManager, SharedPool
+from benchmarks.worker.scripts.ranks import Ranks, SeveralProcesses, SharedPool, SharedQueue
 from tests.kit import mostly_nightly
 
 LIBRARY = """
@@ -150,9 +147,6 @@ STARTS = {
     "    pool.close()\n"
     "    pool.join()\n"
     "    assert [one.get() for one in asked] == [0, 1]",
-    "launcher": "from torch.distributed.launcher.api import LaunchConfig, elastic_launch\n"
-    "def own(world):\n    start(int(os.environ['RANK']), world)\n"
-    "elastic_launch(LaunchConfig(1, 1, 2, rdzv_endpoint='localhost:0'), own)(2)",
     "torchrun": "import subprocess, sys\n"
     "command = [sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node=2', 'bench/inner.py', '--fast']\n"
     "subprocess.run(command, check=True)",
@@ -186,40 +180,25 @@ def event(line, **more):
     return {"event": "seen", "line": line, "backend": "mine", "case": "x=1", **more}
 
 
-def test_what_a_rank_passes_on_all_ranks_have():
+def test_what_a_rank_puts_into_a_queue_all_ranks_have():
     from torch.distributed import HashStore
 
-    store, both = HashStore(), threading.Barrier(2)
-
-    def rank(number):
-        ran = []
-        exchange = Exchange(lambda: store, lambda: ran.append(number))
-        manager = SharedManager(exchange, dict)  # a real one is not needed
-        results, rows, passed = manager.dict(size=1), manager.list(), exchange.queue()
-        for turn in range(2):
-            results[f"rank {number}"] = turn
-            rows.append((turn, number))
-            if number == 1:
-                passed.put({"turn": turn})
-            exchange.settle(number, 2, both.wait)
-            assert passed.get() == {"turn": turn}
-        assert passed.empty()
-        assert ran
-        return results, rows
-
-    with ThreadPoolExecutor(2) as threads:
-        first, second = threads.map(rank, range(2))
-    assert first == second == ({"size": 1, "rank 0": 1, "rank 1": 1}, [(0, 0), (0, 1), (1, 0), (1, 1)])
+    store, ran = HashStore(), []
+    queues = [SharedQueue(store, 0, lambda: ran.append(True)) for _ in range(2)]
+    queues[1].put({"turn": 1})
+    assert [one.get() for one in queues] == [{"turn": 1}, {"turn": 1}]
+    assert queues[0].empty()
+    assert ran
 
 
 def test_calls_of_a_pool_are_made_once_when_their_results_are_wanted():
     made = []
 
-    def make(processes, calls, results):
+    def make(processes, calls):
         made.append((processes, [*calls]))
-        results.update({number: call() for number, call in calls.items()})
+        return {number: call() for number, call in calls.items()}
 
-    pool = SharedPool(SimpleNamespace(holding=dict), make, 3)
+    pool = SharedPool(make, 3)
     assert pool.map(abs, [-1, -2]) == [1, 2]
     with pool:
         later = pool.apply_async(abs, (-3,))

@@ -1,9 +1,8 @@
-"""What runs below a process is counted, what the kernel says of its out-of-memory killer, and how an end is told."""
+"""What runs below a process is counted, and where the heap of ranks is is found out once."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -38,24 +37,6 @@ def test_children_of_children_count():
         assert ranks.below(os.getpid()) == before + 2
         assert ranks.below(parent.pid) == 1
         parent.stdin.close()
-
-
-@pytest.mark.parametrize(
-    ("text", "kills"), [("pgfault 7\noom_kill 3\nswap_ra 1\n", 3), ("pgfault 7\n", 0), ("oom_kill", 0)]
-)
-def test_kills_are_counted_where_they_are_told(monkeypatch, tmp_path, text, kills):
-    monkeypatch.setattr(ranks, "VMSTAT", tmp_path / "vmstat")
-    assert ranks.memory_kills() == 0
-    ranks.VMSTAT.write_text(text)
-    assert ranks.memory_kills() == kills
-
-
-def test_a_process_that_was_killed_for_memory_is_said_to_be():
-    said = "was killed by SIGKILL (the out-of-memory killer: memory ran out)"
-    assert ranks.ending_in_words(-signal.SIGKILL, True) == said
-    assert ranks.ending_in_words(-signal.SIGKILL) == "was killed by SIGKILL (often the out-of-memory killer)"
-    assert ranks.ending_in_words(-signal.SIGSEGV, True) == "was killed by SIGSEGV"
-    assert ranks.ending_in_words(0) == "ended with exit code 0"
 
 
 # Which home the heap has is found out once and then the same for every process; a crash on the way is survived.
