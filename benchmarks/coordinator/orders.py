@@ -173,9 +173,6 @@ AT_START = ("*.pth", "sitecustomize.py", "usercustomize.py")
 NEW = (".py", ".toml", ".pth")
 """Of these a new file counts too; others may be what a kernel builds as it is used."""
 
-Stamp = tuple[int, int, int] | None
-"""Moment of the last change, ns; size, bytes; inode.  None: there is no such file."""
-
 
 class Sources:
     """Their contents when the session began.  kernels: lists the files of the kernels; pythons: that run them."""
@@ -183,12 +180,12 @@ class Sources:
     def __init__(self, kernels: Callable[[], Iterable[Path]], pythons: Iterable[str]) -> None:
         self._kernels = kernels
         self._installed = {folder for python in pythons for folder in _installed(Path(python))}
-        self._kept = {path: (_stamp(path), _content(path)) for path in self._present()}
+        self._kept = {path: _content(path) for path in self._present()}
 
     def changed(self) -> list[Path]:
         """The files that have other contents now, are new, or are gone."""
         new = [path for path in self._present() if path not in self._kept and path.suffix in NEW]
-        return sorted([*new, *filter(self._differs, self._kept)])
+        return sorted([*new, *(path for path, content in self._kept.items() if _content(path) != content)])
 
     def refuse_changed(self, kernel: str) -> None:
         """UsageError if something has changed.  kernel: what was measured meanwhile."""
@@ -205,29 +202,11 @@ class Sources:
             for pattern in AT_START:
                 yield from folder.glob(pattern)
 
-    def _differs(self, path: Path) -> bool:
-        """Whether its contents are others; read only where its stamp is another."""
-        stamp, content = self._kept[path]
-        if (now := _stamp(path)) == stamp:
-            return False
-        if _content(path) != content:
-            return True
-        self._kept[path] = (now, content)
-        return False
-
 
 def _installed(python: Path) -> Iterator[Path]:
     """Folders of installed packages of a Python, and those of this one, which runs the rest of the command."""
     yield from python.absolute().parent.parent.glob("lib/python3*/site-packages")
     yield from map(Path, (*site.getsitepackages(), site.getusersitepackages()))
-
-
-def _stamp(path: Path) -> Stamp:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _content(path: Path) -> str:

@@ -214,27 +214,16 @@ def physical_floor(cost: Cost, dtype: str, world: int, device: hardware.Hardware
 
     What fits in L2 and the last-level cache need not pass through memory, whatever the caches held before.
     """
-    name = device.market_name
     cached = device.l2_bytes + device.llc_bytes
-    memory, beyond = device.hbm_bandwidth, max(0, cost.hbm_bytes - cached)
-    peak = _peak(dtype, device)
-    floors = [
-        PhysicalFloor(
-            beyond / memory, f"the {_size(beyond)} beyond its caches at {memory / 1e12:.3g} TB/s of an {name}"
-        ),
-        PhysicalFloor(
-            cost.hbm_bytes / (CACHE_FACTOR * memory),
-            f"{_size(cost.hbm_bytes)} at {CACHE_FACTOR} times the {memory / 1e12:.3g} TB/s of an {name}",
-        ),
-        PhysicalFloor(cost.flops / peak, f"{cost.flops:.3g} FLOP at {peak / 1e12:.4g} TFLOP/s ({dtype}) of an {name}"),
-    ]
+    floors = {
+        "its bytes beyond the caches": max(0, cost.hbm_bytes - cached) / device.hbm_bandwidth,
+        "its bytes through the caches": cost.hbm_bytes / (CACHE_FACTOR * device.hbm_bandwidth),
+        f"its FLOP in {dtype}": cost.flops / _peak(dtype, device),
+    }
     if world > 1:
-        link = SWITCH_FACTOR * device.link_to(world - 1)
-        said = (
-            f"{_size(cost.link_bytes)} at {SWITCH_FACTOR} times the {link / SWITCH_FACTOR / 1e9:.4g} GB/s of its links"
-        )
-        floors.append(PhysicalFloor(cost.link_bytes / link, said))
-    return max(floors, key=lambda floor: floor.seconds)
+        floors["its bytes over the links"] = cost.link_bytes / (SWITCH_FACTOR * device.link_to(world - 1))
+    what = max(floors, key=floors.__getitem__)
+    return PhysicalFloor(floors[what], f"{what} of an {device.market_name}")
 
 
 def _peak(dtype: str, device: hardware.Hardware) -> float:
@@ -242,10 +231,6 @@ def _peak(dtype: str, device: hardware.Hardware) -> float:
     if dtype not in ("fp32", "fp16", "bf16", "fp8"):
         return max(device.peak_flops.values())
     return device.peak_flops.get(dtype, float("inf"))
-
-
-def _size(count: float) -> str:
-    return f"{count / 1e6:.4g} MB" if count < 1e9 else f"{count / 1e9:.4g} GB"
 
 
 def _micro(seconds: float) -> str:

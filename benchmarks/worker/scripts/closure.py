@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from ...channel import first_line
 from ...shapes import JsonObject, text_digest
 from .. import clocks
 from ..arms import harness_numerics
@@ -157,7 +158,7 @@ class ClosureBench:
             self._graph, _ = clocks.capture([call] * calls)
             self.clock.synchronize()
         except Exception as error:
-            return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            return f"{type(error).__name__}: {first_line(error)}"
         self._launched = clocks.Timed(self._graph.replay, calls)
         return ""
 

@@ -133,7 +133,7 @@ class Interceptor:
             return self._timed(call, frame)
 
     def _timed(self, call: TimerCall, frame: FrameType) -> Timing:
-        name = self._names.of(frame, call.timed, call.named, call.rounds)
+        name = self._names.of(frame, call)
         self.taken += 1
         with self._measuring(call.threads):
             bench, users = self._bench(call), list(self._users(frame))
@@ -166,7 +166,7 @@ class Interceptor:
 
     def name(self, call: TimerCall, frame: FrameType) -> str:
         """The name of a closure, without the number that tells it from others of that name."""
-        return self._names.unnumbered(frame, call.timed, call.named, call.rounds).key
+        return self._names.unnumbered(frame, call).key
 
     # ---- the three ways ------------------------------------------------------------------------------------------
 
@@ -375,18 +375,9 @@ class ClosureNames:
         self._owns = owns
         self._used: set[str] = set()
 
-    def of(
-        self,
-        frame: FrameType | None,
-        function: Any = None,
-        more: Mapping[str, Any] | None = None,
-        rounds: Rounds = None,
-    ) -> TimedName:
-        """The name of what is timed from a frame.  function: the timed one.  more: parameters that the timer knows.
-
-        rounds: variables that say how often it is called; what loops of range(n) count is no parameter then, either.
-        """
-        name = self.unnumbered(frame, function, more, rounds)
+    def of(self, frame: FrameType | None, call: TimerCall) -> TimedName:
+        """The name of what is timed from a frame."""
+        name = self.unnumbered(frame, call)
         numbered = (dataclasses.replace(name, case=f"{name.case}#{number}") for number in itertools.count(2))
         free = next(one for one in itertools.chain([name], numbered) if one.key not in self._used)
         self._used.add(free.key)
@@ -396,18 +387,16 @@ class ClosureNames:
         """Names of closures that the script would come to in calls that are not made."""
         self._used.update(keys)
 
-    def unnumbered(
-        self, frame: FrameType | None, function: Any, more: Mapping[str, Any] | None, rounds: Rounds
-    ) -> TimedName:
+    def unnumbered(self, frame: FrameType | None, call: TimerCall) -> TimedName:
         """The name that several closures may share."""
         frames = [one for one in _up(frame) if self._owns(one.f_code.co_filename)]
         found: dict[str, str] = {}
         for one in reversed(frames):
-            found |= _parameters(one, rounds)
-        found |= {name: text for name, value in (more or {}).items() if (text := printed(value))}
+            found |= _parameters(one, call.rounds)
+        found |= {name: text for name, value in call.named.items() if (text := printed(value))}
         provider, found = _provider(found, _line_arg(frame))
         sites = [_short(one.f_code) for one in reversed(frames)]
-        own = function_name(function)
+        own = function_name(call.timed)
         site = ".".join(dict.fromkeys(part for part in (*sites[-2:], own) if part and part not in NO_NAME))
         backend = provider or (own if own not in NO_NAME else "") or site or "script"
         said = ",".join(f"{name}={text}" for name, text in found.items())

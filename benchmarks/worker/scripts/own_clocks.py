@@ -53,6 +53,12 @@ ROUNDS = 10
 """Of a loop whose rounds are alike, that are run for what they leave to the script; one where it was timed before.
 Scripts ask for up to 10,000, by their own clock: minutes on two sides, for nothing (vLLM, 2026-11)."""
 
+OWN_SCOPE = (
+    *(ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith, ast.Delete),
+    *(ast.FunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom),
+)
+"""What cannot stand in a function of its own."""
+
 KEEPS = ("append", "extend", "add", "insert", "update", "put")
 """Methods that keep what a round computes: the script may want that of every round."""
 
@@ -566,24 +572,9 @@ def _has_clock(node: ast.AST) -> bool:
 
 def _refuse(inside: list[ast.stmt]) -> None:
     """_Untaken for what cannot stand in a function of its own."""
-    bad: dict[type[ast.AST], str] = {
-        ast.Return: "it returns from inside",
-        ast.Yield: "it yields",
-        ast.YieldFrom: "it yields",
-        ast.Await: "it waits for a coroutine",
-        ast.FunctionDef: "it defines a function",
-        ast.ClassDef: "it defines a class",
-        ast.Global: "it declares a global",
-        ast.Nonlocal: "it declares a name of an outer function",
-        ast.Delete: "it deletes a name",
-        ast.AsyncFor: "it waits for a coroutine",
-        ast.AsyncWith: "it waits for a coroutine",
-        ast.Import: "it imports",
-        ast.ImportFrom: "it imports",
-    }
     for node in _nodes(inside):
-        if why := bad.get(type(node)):
-            raise _Untaken(why)
+        if isinstance(node, OWN_SCOPE):
+            raise _Untaken(f"{ast.unparse(node).strip('(').split()[0]} stands in it")
         if isinstance(node, ast.Name) and node.id in ("super", "locals", "exec", "eval"):
             raise _Untaken(f"it calls {node.id}()")
     if any(isinstance(node, (ast.Break, ast.Continue)) for one in inside for node in _outside_loops(one)):

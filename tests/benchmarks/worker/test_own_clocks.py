@@ -30,12 +30,12 @@ class Taken:
         return True
 
     def name(self, call, frame):
-        return self.names.unnumbered(frame, call.timed, call.named, call.rounds).key
+        return self.names.unnumbered(frame, call).key
 
     def time(self, call, frame):
         self.taken += 1
         returned = [call.call(), call.call()]
-        self.closures.append((self.names.of(frame, call.timed, call.named, call.rounds).key, call.roots, returned))
+        self.closures.append((self.names.of(frame, call).key, call.roots, returned))
         return Timing([0.5])
 
 
@@ -273,9 +273,9 @@ def test_what_times_more_inside_is_a_total(monkeypatch):
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("if fn(): return 1", "returns"),
-        ("import os; fn()", "imports"),
-        ("fn(); yield 3", "yields"),
+        ("if fn(): return 1", "return stands"),
+        ("import os; fn()", "import stands"),
+        ("fn(); yield 3", "yield stands"),
         ("fn(); eval('1')", "eval"),
     ],
 )
@@ -335,7 +335,7 @@ def test_what_stands_in_a_profiler_is_a_region_and_the_profiler_runs_as_it_is(mo
 def test_a_profiler_from_which_it_returns_is_told(monkeypatch):
     text = "from contextlib import nullcontext as profile\ndef f(g):\n    with profile():\n        return g()\nf(int)\n"
     _, taken, untaken = ran(text, monkeypatch)
-    assert (taken.closures, untaken) == ([], [f"{FILE.rpartition('/')[2]}:3: it returns from inside"])
+    assert (taken.closures, untaken) == ([], [f"{FILE.rpartition('/')[2]}:3: return stands in it"])
 
 
 FLUSHED = """

@@ -251,7 +251,7 @@ def here(file):
 
 def timed(names, function=None, more=None):
     """A timer: it names what it is called for by the frame that calls it."""
-    return names.of(sys._getframe(1), function, more)
+    return names.of(sys._getframe(1), TimerCall("mine", abs, named=more or {}, function=function))
 
 
 def bench(names, M, dtype, provider, x):
