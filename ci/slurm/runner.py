@@ -171,6 +171,8 @@ class RunnerService:
             seen = self.look()
         except (GitHubError, SlurmError) as error:
             return [f"nothing is done until the next round: {error}"], True
+        if not dry_run:
+            self.remove_folders(seen)
         offers = offers_of(self.pools, self.site)
         refused = [job for job in seen.jobs if job.refusal and job.status == "queued" and offer_of(job, offers)]
         lines, failed = [f"job {job.id} gets no runner: {job.refusal}" for job in refused], False
@@ -221,11 +223,17 @@ class RunnerService:
         if name in seen.runners:
             self.github.delete(f"{PATH}/{seen.runners[name]}")
         self.slurm.scancel(name)
-        shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    def remove_folders(self, seen: Sight) -> None:
+        """Remove the folders of jobs that are over or were never submitted: what was killed leaves its secret there."""
+        living = {row.name for row in seen.rows if not row.has_ended}
+        for place in self.folder.glob(f"{PREFIX}*/"):
+            if place.name not in living:
+                shutil.rmtree(place, ignore_errors=True)
 
 
 def prepare_folder(place: Path, secret: str, settings: RunnerSettings) -> None:
-    """Make the folder of a job, for its user only; the job removes it in the end.
+    """Make the folder of a job, for its user only; the job removes it in the end, or a round after it.
 
     start.sh and guard.sh; allowed: what guard.sh lets run; config: the secret, which the job deletes as it starts.
     """

@@ -73,8 +73,8 @@ def free_ports(count: int) -> list[int]:
 class SlurmCluster:
     """A cluster under `prefix`.  env: what a command of Slurm needs in its environment; slurm: our client of it."""
 
-    def __init__(self, prefix: Path, slurmd_timeout_s: int = 10) -> None:
-        self.prefix, self._timeout_s = prefix, slurmd_timeout_s
+    def __init__(self, prefix: Path) -> None:
+        self.prefix = prefix
         self.env = {**os.environ, "SLURM_CONF": str(prefix / "etc/slurm.conf"), "PATH": PATH}
         self.slurm = Slurm(self.env, patience_s=120)
         self.name = f"ridgeline{os.getpid()}x{secrets.token_hex(3)}"
@@ -113,16 +113,15 @@ class SlurmCluster:
 
     # ---- what can go wrong ----
 
-    def kill_slurmd(self, node: str, noticed: bool = True) -> None:
-        """SIGKILL the slurmd of a node; its jobs live on.  noticed: the controller gives the node up at once.
+    def kill_slurmd(self, node: str) -> None:
+        """SIGKILL the slurmd of a node, which the controller gives up at once; its jobs live on.
 
-        Otherwise it does so after SlurmdTimeout.  A job that may be requeued then starts beside its first copy.
+        A job that may be requeued then starts beside its first copy.
         """
         self._end(f"slurmd.{node}", signal.SIGKILL)
-        if noticed:
-            self.command("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
+        self.command("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
 
-    def kill_node(self, node: str, noticed: bool = True) -> None:
+    def kill_node(self, node: str) -> None:
         """The node loses its power: slurmd, its slurmstepds and every process of its jobs are gone at once."""
         self._end(f"slurmd.{node}", signal.SIGKILL)
 
@@ -135,8 +134,7 @@ class SlurmCluster:
             return not left
 
         until(ended, f"the end of all on {node}")
-        if noticed:
-            self.command("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=no power")
+        self.command("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=no power")
 
     def start_slurmd(self, node: str) -> None:
         """Start the slurmd of a node that has none."""
@@ -149,9 +147,15 @@ class SlurmCluster:
             self.command("scontrol", "update", f"NodeName={node}", "State=RESUME")
         until(lambda: self.nodes().get(node) in USABLE, f"{node} to be back", 0.05)
 
-    def restart_controller(self, number: signal.Signals = signal.SIGTERM, away_s: float = 0.5) -> None:
-        """End slurmctld and start it again on its saved state; it is away for `away_s` in between."""
-        self._end("slurmctld", number)
+    def restart_controller(self, away_s: float = 0.5, forgets: bool = False) -> None:
+        """End slurmctld and start it again on its saved state; it is away for `away_s` in between.
+
+        forgets: it is killed before it has saved any job, and gives their ids to others.
+        """
+        self._end("slurmctld", signal.SIGKILL if forgets else signal.SIGTERM)
+        if forgets:
+            shutil.rmtree(self.prefix / "state")
+            (self.prefix / "state").mkdir()
         time.sleep(away_s)
         self._start("slurmctld")
         running = {name.removeprefix("slurmd.") for name in self._daemons}
@@ -227,7 +231,7 @@ class SlurmCluster:
             return
         daemon.send_signal(number)
         try:
-            daemon.wait(3)
+            daemon.wait(60)  # a controller that is killed meanwhile has not saved its jobs
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()
@@ -268,8 +272,7 @@ class SlurmCluster:
         partitions += [f"PartitionName=all Nodes={','.join(NODES)} {common}"]
         partitions += [f"PartitionName=urgent Nodes=mi300x-0 PriorityTier=10 {common}"]
         return "\n".join([*SETTINGS.format(
-            user=user, sock=sock, port=self._controller_port, prefix=self.prefix,
-            timeout=self._timeout_s, name=self.name
+            user=user, sock=sock, port=self._controller_port, prefix=self.prefix, name=self.name
         ).splitlines(), *nodes, *partitions, ""])  # fmt: skip
 
 
@@ -303,10 +306,10 @@ MpiDefault=none
 SwitchType=switch/none
 ReturnToService=2
 SlurmctldTimeout=10
-SlurmdTimeout={timeout}
+SlurmdTimeout=300
 MinJobAge=300
 KillWait=2
-BatchStartTimeout=10
+BatchStartTimeout=100
 JobRequeue=1
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-import signal
 import sys
 from pathlib import Path
 
@@ -52,11 +51,16 @@ import json, os, sys, time
 out, total, pause = sys.argv[sys.argv.index("--out") + 1], {total}, {pause}
 known = open(out).read().count("\\n") if os.path.exists(out) else 0
 for number in range(known, total):
+    while number == 2 and not os.path.exists({gate!r}):
+        time.sleep(0.05)
     time.sleep(pause)
     with open(out, "a") as file:
         file.write(json.dumps(dict(number=number, pid=os.getpid())) + "\\n")
 """
-"""A command that appends numbered lines, as slowly as it is told, and goes on where the file ends."""
+"""A command that appends numbered lines, as slowly as it is told, and goes on where the file ends.
+
+It waits for a file, its gate, before the third line.
+"""
 
 
 @dataclasses.dataclass
@@ -94,8 +98,8 @@ def place(slurm_cluster, tmp_path):
     return Place(slurm_cluster, tmp_path)
 
 
-def count(total, pause=0.05):
-    return COUNT.format(total=total, pause=pause)
+def count(total, pause=0.05, gate="/"):
+    return COUNT.format(total=total, pause=pause, gate=str(gate))
 
 
 def numbers(job):
@@ -141,7 +145,7 @@ def test_a_task_that_was_lost_goes_on_where_it_ended(place, tmp_path):
 
 
 def test_cancel_while_it_runs_and_while_it_waits(place):
-    job = place.submit(count(99, 0.2), tasks=3)
+    job = place.submit(count(9999, 0.2), tasks=3)
     until(lambda: jobs.attempt_lines(job, 0), "a line")
     jobs.cancel(job, place.cluster.slurm)
     status = place.end(job)
@@ -154,25 +158,27 @@ def test_cancel_while_it_runs_and_while_it_waits(place):
 
 
 @pytest.mark.nightly
-def test_preempted_it_is_requeued_and_goes_on(place):
-    job = place.submit(count(12, 0.3), gpus=8)
+def test_preempted_it_is_requeued_and_goes_on(place, tmp_path):
+    job = place.submit(count(12, gate=tmp_path / "go"), gpus=8)
     until(lambda: jobs.attempt_lines(job, 0), "a line")
     urgent = place.submit(count(1), gpus=8, runners=place.runners("urgent"))
     assert place.end(urgent).state is State.DONE
+    (tmp_path / "go").touch()
     assert place.end(job).state is State.DONE
     assert (numbers(job), attempts(job)) == (list(range(12)), 2)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("lose", [SlurmCluster.kill_slurmd, SlurmCluster.kill_node])
-def test_a_lost_node_makes_a_second_copy_and_no_line_is_torn(place, lose):
-    """Where slurmd alone is lost, the old copy lives on while the requeued one starts, here on another node."""
-    job = place.submit(count(70, 0.1), runners=place.runners("all", gres=""))
+def test_a_lost_node_makes_a_second_copy_and_no_line_is_torn(place, lose, tmp_path):
+    """Where slurmd alone is lost, the old copy writes on beside the requeued one, here on another node."""
+    job = place.submit(count(70, gate=tmp_path / "go"), runners=place.runners("all", gres=""))
     until(lambda: len(jobs.attempt_lines(job, 0)) >= 2, "lines")
     node = place.status(job).where
     lose(place.cluster, node)
     try:
         until(lambda: attempts(job) == 2, "the second attempt")
+        (tmp_path / "go").touch()
         assert place.end(job).state is State.DONE
     finally:
         place.cluster.bring_back(node)
@@ -181,12 +187,12 @@ def test_a_lost_node_makes_a_second_copy_and_no_line_is_torn(place, lose):
 
 @pytest.mark.nightly
 def test_a_job_whose_id_slurm_gave_to_another_one_is_lost_and_taken_up(own_cluster, tmp_path):
-    """The controller is killed before it has saved the job (8 s in Slurm 22.05 to 26.05), whose process lives on."""
+    """The controller is killed before it has saved the job (8 s in Slurm 22.05 to 26.05)."""
     place = Place(own_cluster, tmp_path)
     at = place.runners("all", gres="")
     job = place.submit(count(30, 0.2), runners=at)
     until(lambda: place.status(job).state is State.RUNNING, "the start: a line of it may take a slow machine too long")
-    own_cluster.restart_controller(signal.SIGKILL)
+    own_cluster.restart_controller(forgets=True)
     assert place.end(place.submit(count(1), runners=at)).state is State.DONE
     status = place.end(job)
     assert (status.state, status.exit_code) == (State.LOST, 3), status

@@ -272,6 +272,8 @@ def test_a_configuration_that_was_lost_is_made_anew_and_a_runner_at_work_is_left
         service.remove(name, before)
     hub.end_job(hub.jobs[0]["id"])
     service.remove(name, service.look())
+    assert [place.name for place in service.folder.glob("rl-*/")] == [name]
+    service.do_round()
     assert (hub.runners, list(service.folder.glob("rl-*/"))) == ([], [])
 
 
