@@ -80,11 +80,7 @@ def probe(checkout: Checkout, directory: Path, variables: Mapping[str, str], on_
     variables: of the process that looks, beside those of this one.  on_cpu: a GPU is left alone on purpose.  Raises
     CheckoutError if it cannot measure, or does not see the GPU that is there.
     """
-    try:
-        with started("probe", checkout.python, checkout.path, 1, directory, variables) as pool:
-            seen = pool.ask("probe", START_S, "probe")[0]
-    except Failed as error:
-        raise CheckoutError(f"{checkout.python} cannot run the measuring process: {error}") from error
+    [seen] = _probed([checkout], directory, variables)
     if why := "" if on_cpu else unseen_gpu(seen["devices"], seen["environment"]):
         raise CheckoutError(why)
     environment = {key: value for key, value in seen["environment"].items() if "missing" not in key}
@@ -101,10 +97,7 @@ def describe(
     Each module is imported in a process of its own, several at a time: what one does to Python, to torch or to the
     process must not make others look broken.  Raises CheckoutError where a checkout's Python measures nothing.
     """
-    probed = _answers(directory, START_S, [(one, "probe", {}) for one in checkouts])
-    for checkout, seen in zip(checkouts, probed, strict=True):
-        if isinstance(seen, Failed):
-            raise _error(checkout, seen.failure, f"{checkout.python} cannot run the measuring process: ")
+    probed = _probed(checkouts, directory)
     asked = [
         (checkout, "declare", {"place": _place(seen), "protocol": dict(terms), "module": module, **more})
         for checkout, seen in zip(checkouts, probed, strict=True)
@@ -119,11 +112,24 @@ def describe(
     }
 
 
+def _probed(
+    checkouts: Sequence[Checkout], directory: Path, variables: Mapping[str, str] | None = None
+) -> list[JsonObject]:
+    """What the Python of each checkout sees; CheckoutError where one measures nothing."""
+    probed = _answers(directory, START_S, [(one, "probe", {}) for one in checkouts], variables)
+    for checkout, seen in zip(checkouts, probed, strict=True):
+        if isinstance(seen, Failed):
+            raise _error(checkout, seen.failure, f"{checkout.python} cannot run the measuring process: ")
+    return probed
+
+
 Asked = tuple[Checkout, str, JsonObject]
 """A request to a process of a checkout: which, its name, and its fields."""
 
 
-def _answers(directory: Path, limit_s: float, asked: Sequence[Asked]) -> list[Any]:
+def _answers(
+    directory: Path, limit_s: float, asked: Sequence[Asked], variables: Mapping[str, str] | None = None
+) -> list[Any]:
     """The answer to each request, of a process of its own, or the StepFailed or PoolDied that it came to."""
     answers: list[Any] = []
     running: deque[WorkerPool] = deque()
@@ -133,7 +139,7 @@ def _answers(directory: Path, limit_s: float, asked: Sequence[Asked]) -> list[An
                 answers.append(_answer(running.popleft()))
             label = f"describe.{checkout.role}"
             try:
-                pool = processes.enter_context(started(label, checkout.python, checkout.path, 1, directory))
+                pool = processes.enter_context(started(label, checkout.python, checkout.path, 1, directory, variables))
             except OSError as error:
                 why = f"cannot start its Python: {error}; name an executable that exists"
                 raise CheckoutError(f"checkout {checkout.role}: {why}") from error

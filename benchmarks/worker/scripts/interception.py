@@ -481,8 +481,6 @@ def _fields(value: Any) -> Iterable[tuple[str, Any]]:
     elif isinstance(value, dict):
         named = [(key, one) for key, one in value.items() if isinstance(key, str) and key.isidentifier()]
         flat = [(key, one) for key, one in named if not isinstance(one, float)]  # results, perhaps
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        flat = [(key, getattr(value, key, None)) for key in value._fields]
     else:
         return ()
     inner = [pair for _, one in flat if isinstance(one, dict) for pair in _fields(one)]

@@ -233,7 +233,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def __init__(self, tree: ast.Module, file: str) -> None:
         self._file = file
-        self._modules, self._functions = _imports(tree)
+        self._readings = _readings(tree)
         self._scopes: list[ast.AST] = [tree]
         self._loops: list[ast.For] = []
         self._timed: set[tuple[ast.AST, str]] = set()
@@ -243,7 +243,7 @@ class _Rewriter(ast.NodeTransformer):
         profilers = {"profile" for node in ast.walk(tree) if self._profiles(node)}
         events = {"elapsed_time"} & {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         self._events = bool(events)
-        self.names = self._modules | self._functions | events | profilers
+        self.names = self._readings | events | profilers
         self.untaken: list[str] = []
         self.totals: list[str] = []
 
@@ -341,9 +341,8 @@ class _Rewriter(ast.NodeTransformer):
         return None if event is None else _Begin(event, False)
 
     def _recorded(self, one: ast.stmt) -> ast.expr | None:
-        call = one.value if isinstance(one, ast.Expr) else None
-        named = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "record"
-        return call.func.value if self._events and named else None  # type: ignore[union-attr]
+        """The event that a statement records."""
+        return one.value.func.value if self._events and _callee(one).endswith(".record") else None  # type: ignore
 
     def _ends(self, begins: _Begin, one: ast.stmt) -> bool:
         if not begins.host:
@@ -361,23 +360,16 @@ class _Rewriter(ast.NodeTransformer):
 
     def _subtracts(self, later: ast.expr | None, begin: ast.expr) -> bool:
         """Whether the scope has the difference of the two readings somewhere.  later: None for any."""
-        begin_id = getattr(begin, "id", "")
-        said = ast.dump(later).replace("Store()", "Load()") if later else ""
         differences = (node for node in ast.walk(self._scopes[-1]) if isinstance(node, ast.BinOp))
         return any(
             isinstance(node.op, ast.Sub)
-            and getattr(node.right, "id", "") == begin_id
-            and said in ("", ast.dump(node.left))
+            and ast.unparse(node.right) == ast.unparse(begin)
+            and (later is None or ast.unparse(node.left) == ast.unparse(later))
             for node in differences
         )
 
     def _is_clock(self, node: ast.AST) -> bool:
-        if not isinstance(node, ast.Call) or node.args or node.keywords:
-            return False
-        called = node.func
-        if isinstance(called, ast.Attribute):
-            return called.attr in CLOCKS and isinstance(called.value, ast.Name) and called.value.id in self._modules
-        return isinstance(called, ast.Name) and called.id in self._functions
+        return isinstance(node, ast.Call) and ast.unparse(node) in self._readings
 
     # ---- what a region becomes -----------------------------------------------------------------------------------
 
@@ -491,15 +483,16 @@ class _Replaced(ast.NodeTransformer):
         return self._new if node is self._old else self.generic_visit(node)
 
 
-def _imports(tree: ast.Module) -> tuple[set[str], set[str]]:
-    """Names under which a module has `time` and `timeit`, and functions of them that read a clock."""
-    modules, functions = set(), set()
+def _readings(tree: ast.Module) -> set[str]:
+    """Texts by which a module reads a clock of `time` or `timeit`: "time.perf_counter()"."""
+    found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            modules |= {one.asname or one.name for one in node.names if one.name in ("time", "timeit")}
+            modules = [one.asname or one.name for one in node.names if one.name in ("time", "timeit")]
+            found |= {f"{module}.{clock}()" for module in modules for clock in CLOCKS}
         elif isinstance(node, ast.ImportFrom) and node.module in ("time", "timeit"):
-            functions |= {one.asname or one.name for one in node.names if one.name in CLOCKS}
-    return modules, functions
+            found |= {f"{one.asname or one.name}()" for one in node.names if one.name in CLOCKS}
+    return found
 
 
 def _nodes(statements: Sequence[ast.AST]) -> Iterator[ast.AST]:
@@ -513,9 +506,7 @@ def _calls(one: ast.stmt) -> bool:
 
 
 def _waiting(node: ast.Call) -> bool:
-    called = node.func
-    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-    return name in (*WAITS, "range", "cudart")
+    return ast.unparse(node.func).rpartition(".")[2] in (*WAITS, "range", "cudart")
 
 
 def _waits(one: ast.stmt) -> bool:

@@ -2,7 +2,7 @@
 
 Every rank is a process of its own that runs the script from its first line.  One that is started as torchrun starts it
 finds torchrun's variables and a store of c10d.  One that would start its ranks itself (torch.multiprocessing.spawn,
-multiprocessing.Process, torch.distributed.launcher) calls the function of its own rank instead.  Whatever address a
+multiprocessing.Process and Pool) calls the function of its own rank instead.  Whatever address a
 script asks for, its process groups meet at the store of its side, as the other side runs at the same time.
 """
 
@@ -17,7 +17,6 @@ import linecache
 import os
 import pickle
 import queue
-import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -258,26 +257,6 @@ class Ranks:
 
         return spawn
 
-    def of_subprocess(self, module: Any, run_script: Callable[[str, Sequence[str]], None]) -> None:
-        """subprocess: a torchrun that it starts is a run of the script here, by run_script(path, arguments)."""
-
-        def running(name: str, real: Any) -> Any:
-            @functools.wraps(real)
-            def run(args: Any, *more: Any, **named: Any) -> Any:
-                if (asked := of_torchrun(args)) is None:
-                    return real(args, *more, **named)
-                from torch.distributed.run import determine_local_world_size, parse_args
-
-                found = parse_args(asked)
-                with self._of_a_process(determine_local_world_size(found.nproc_per_node), "torchrun"):
-                    run_script(os.path.join(named.get("cwd") or "", found.training_script), found.training_script_args)
-                return module.CompletedProcess(args, 0, "", "") if name == "run" else 0
-
-            return run
-
-        for name in ("run", "call", "check_call"):
-            setattr(module, name, running(name, getattr(module, name)))
-
     def take(self, process: Any) -> None:
         """A multiprocessing.Process that the script starts as a rank: the first `join` has all that it starts."""
         self._processes.append(process)
@@ -334,19 +313,6 @@ class Ranks:
 def is_distributed(file: str) -> bool:
     """Whether the processes that a file starts are ranks, for all that its text says."""
     return any("distributed" in line for line in linecache.getlines(file))
-
-
-TORCHRUN = ("torch.distributed.run", "torch.distributed.launch")
-"""Modules that are torchrun."""
-
-
-def of_torchrun(command: Any) -> list[str] | None:
-    """The arguments of a command that is torchrun, None for another one."""
-    words = shlex.split(command) if isinstance(command, str) else [os.fsdecode(one) for one in command]
-    if os.path.basename(words[0] if words else "") == "torchrun":
-        return words[1:]
-    at = next((at for at, word in enumerate(words) if word in TORCHRUN and words[at - 1] == "-m"), None)
-    return None if at is None else words[at + 1 :]
 
 
 class Joined:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
 import functools
 import itertools
 import linecache
@@ -44,20 +43,8 @@ def run(task: JsonObject, channel: Any) -> JsonObject:
     clocks = own_clocks.OwnClocks(to)
     random.seed(what.seed)
 
-    def run_other(script: str, arguments: Sequence[str]) -> None:
-        main, argv = sys.modules["__main__"], sys.argv[:]
-        path = os.path.abspath(script)
-        _execute(dataclasses.replace(what, script=path, source=path, arguments=arguments), clocks, to)
-        sys.modules["__main__"], sys.argv[:] = main, argv
-
-    def change(name: str) -> Change | None:
-        if name == "multiprocessing.process":
-            return programs.of_multiprocessing
-        if name == "subprocess":
-            return lambda module: ranks.of_subprocess(module, run_other)
-        return _change(name, to, ranks, what)
-
-    with changing(change):
+    changes = functools.partial(_change, to=to, ranks=ranks, what=what, programs=programs)
+    with changing(changes):
         ended = _ended(what, clocks, to)
         if os.getpid() != to.process:  # forked by the script, and left by what it raised: the channel is its parent's
             os._exit(ended["code"])
@@ -159,11 +146,12 @@ def _by_pytest(what: ScriptTask) -> None:
         raise RuntimeError(f"pytest ended with {pytest.ExitCode(code).name}")
 
 
-def _change(name: str, to: Interceptor, ranks: Ranks, what: ScriptTask) -> Change | None:
+def _change(name: str, to: Interceptor, ranks: Ranks, what: ScriptTask, programs: Programs) -> Change | None:
     """What is changed in a module when it is imported."""
     if replace := timers.replacement(name):
         return lambda module: replace(module, to)
     changes: dict[str, Change] = {
+        "multiprocessing.process": programs.of_multiprocessing,
         "torch": lambda module: _of_torch(module, what),
         "torch.distributed": lambda module: ranks.of_distributed(module, what.on_cpu),
         "torch.distributed._symmetric_memory": of_symmetric_memory,
