@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..shapes import JsonObject
-from .code import Code, Instruction, Jump, counted, hot_loop, widths
+from .code import Code, Instruction, Jump, common_metrics, counted, widths
 
 # Which loads an address was computed from: how remote stores are distinguished from local ones in AMD code.
 #
@@ -438,41 +438,17 @@ def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> JsonObje
     """
     fields = {name: _field(text, key) for name, key in _FIELDS.items()}
     threads, wave = fields.pop("_workgroup"), fields.pop("_wave")
-    everything = code.instructions
-    scratch = [i for i in everything if kind(i) == "scratch"]
-    looped = code.within(code.in_loops)
+    loads = [i for i in code.instructions if kind(i) == "load"]
     return {
         **fields,
+        **common_metrics(code, kind, access_bytes, "mfma", "scratch"),
         "lds_bytes": lds_bytes,
         "waves_per_group": -(-threads // wave),
-        "scratch_ops": len(scratch),
-        "scratch_ops_in_loops": sum(kind(i) == "scratch" for i in looped),
-        "agpr_moves_in_loops": sum(i.mnemonic.startswith("v_accvgpr") for i in looped),
+        "agpr_moves_in_loops": sum(i.mnemonic.startswith("v_accvgpr") for i in code.within(code.in_loops)),
         "code_bytes": _comment(text, "codeLenInByte"),
-        "instructions": len(everything),
-        "mix": counted(map(kind, everything)),
-        "matrix": counted(i.mnemonic for i in everything if kind(i) == "mfma"),
-        **_memory(everything),
+        "loads_to_lds": sum(any(re.search(r"\blds\b", o) for o in i.operands) for i in loads),
         **_remote(code, argument_pointer(text) if translates else None),
-        **_lds(everything),
-        "barriers": sum(kind(i) == "barrier" for i in everything),
-        "waits": sum(kind(i) == "wait" for i in everything),
-        "atomics": counted(i.mnemonic for i in everything if "atomic" in i.mnemonic),
-        "loops": len(code.loops),
-        "loop": hot_loop(code, kind, "mfma"),
-    }
-
-
-def _memory(instructions: Iterable[Instruction]) -> JsonObject:
-    """Widths of vector loads and stores: number of instructions by bytes per lane."""
-    found: dict[str, list[Instruction]] = {"load": [], "store": []}
-    for instruction in instructions:
-        found.get(kind(instruction), []).append(instruction)
-    return {
-        "load_widths": widths(access_bytes(i) for i in found["load"]),
-        "store_widths": widths(access_bytes(i) for i in found["store"]),
-        "store_names": counted(i.mnemonic for i in found["store"]),
-        "loads_to_lds": sum(any(re.search(r"\blds\b", o) for o in i.operands) for i in found["load"]),
+        **_lds(code.instructions),
     }
 
 

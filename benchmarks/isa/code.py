@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import operator
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..shapes import JsonObject
@@ -255,6 +255,36 @@ def _renamed(text: str, names: dict[str, str]) -> str:
 
 
 # ---- what is counted, alike for every vendor -----------------------------------------------------------------------
+
+
+def common_metrics(
+    code: Code,
+    kind: Callable[[Instruction], str],
+    access_bytes: Callable[[Instruction], int | None],
+    matrix: str,
+    private: str,
+) -> JsonObject:
+    """The metrics that every vendor's code has.  matrix, private: what `kind` calls a matrix instruction, and one that
+    reads or writes private memory."""
+    by_kind: dict[str, list[Instruction]] = defaultdict(list)
+    for instruction in code.instructions:
+        by_kind[kind(instruction)].append(instruction)
+    loads, stores = by_kind["load"], by_kind["store"]
+    return {
+        "scratch_ops": len(by_kind[private]),
+        "scratch_ops_in_loops": sum(kind(i) == private for i in code.within(code.in_loops)),
+        "instructions": len(code.instructions),
+        "mix": counted(map(kind, code.instructions)),
+        "matrix": counted(i.mnemonic for i in by_kind[matrix]),
+        "load_widths": widths(map(access_bytes, loads)),
+        "store_widths": widths(map(access_bytes, stores)),
+        "store_names": counted(i.mnemonic for i in stores),
+        "barriers": len(by_kind["barrier"]),
+        "waits": len(by_kind["wait"]),
+        "atomics": counted(i.mnemonic for i in by_kind["atomic"]),
+        "loops": len(code.loops),
+        "loop": hot_loop(code, kind, matrix),
+    }
 
 
 def hot_loop(code: Code, kind: Callable[[Instruction], str], matrix: str) -> JsonObject:

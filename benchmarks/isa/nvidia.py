@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from ..shapes import JsonObject
-from .code import Code, Instruction, Jump, counted, hot_loop, widths
+from .code import Code, Instruction, Jump, common_metrics, counted
 
 MATRIX = ("HGMMA", "QGMMA", "IGMMA", "BGMMA", "HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "UTCHMMA", "UTCQMMA", "UTCOMMA")
 """Instructions of the tensor cores; GMMA are warp-group wide (wgmma in PTX)."""
@@ -112,32 +111,17 @@ def access_bytes(instruction: Instruction) -> int | None:
 
 def metrics(usage: str, code: Code, lds_bytes: int, num_warps: int) -> JsonObject:
     """All metrics that SASS and the resource usage give, by name; see benchmarks.isa.__main__."""
-    everything = code.instructions
-    kinds = Counter(map(kind, everything))
-    looped = Counter(map(kind, code.within(code.in_loops)))
-    lds = [i for i in everything if kind(i) == "lds"]
+    lds = [i for i in code.instructions if kind(i) == "lds"]
     return {
+        **common_metrics(code, kind, access_bytes, "matrix", "local"),
         "registers": _used(usage, "REG"),
         "scratch_bytes": _used(usage, "STACK"),
         "lds_bytes": lds_bytes,
         "waves_per_group": num_warps,
-        "scratch_ops": kinds["local"],
-        "scratch_ops_in_loops": looped["local"],
-        "code_bytes": 16 * len(everything),
-        "instructions": len(everything),
-        "mix": counted(map(kind, everything)),
-        "matrix": counted(i.mnemonic for i in everything if kind(i) == "matrix"),
-        "load_widths": widths(access_bytes(i) for i in everything if kind(i) == "load"),
-        "store_widths": widths(access_bytes(i) for i in everything if kind(i) == "store"),
-        "store_names": counted(i.mnemonic for i in everything if kind(i) == "store"),
-        "loads_to_lds": sum(i.mnemonic.startswith(("LDGSTS", "UTMALDG")) for i in everything),
+        "code_bytes": 16 * len(code.instructions),
+        "loads_to_lds": sum(i.mnemonic.startswith(("LDGSTS", "UTMALDG")) for i in code.instructions),
         "lds_read_widths": counted(str(access_bytes(i)) for i in lds if i.mnemonic.startswith("LDS")),
         "lds_write_widths": counted(str(access_bytes(i)) for i in lds if i.mnemonic.startswith("STS")),
-        "barriers": kinds["barrier"],
-        "waits": kinds["wait"],
-        "atomics": counted(i.mnemonic for i in everything if kind(i) == "atomic"),
-        "loops": len(code.loops),
-        "loop": hot_loop(code, kind, "matrix"),
     }
 
 
