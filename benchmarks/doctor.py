@@ -16,7 +16,6 @@ from benchmarks.coordinator.trial import Session
 from benchmarks.machine import limits
 from benchmarks.machine.gpus import open_monitor
 from benchmarks.machine.limits import Problem
-from benchmarks.machine.system import ROOT
 from benchmarks.plan import Protocol, Selection
 from benchmarks.shapes import Json, JsonObject
 
@@ -28,33 +27,25 @@ def examine(checkout: Path, folders: Sequence[Path] = ()) -> JsonObject:
     """Everything as JSON values; /tmp and `folders` are the places whose disks are looked at."""
     with Session([Checkout("head", checkout)], Protocol(), Selection()) as session:
         description, machine = session.descriptions["head"], session.machine
-    every = Selection(tier="sweep")
+    every, devices = Selection(tier="sweep"), description.devices
     plans = {
         name: plan.plan_kernel({"head": kernel}, machine, every, "cold") for name, kernel in description.kernels.items()
     }
+    monitor, why_no_state = open_monitor(devices)
+    node = limits.examined(limits.node_facts(None, folders))
+    node["problems"] += [problem.as_json() for problem in limits.unseen_gpus(devices)]
     report = {
-        **looked_at(description.devices, description.environment, folders),
+        "machine": machine,
+        "devices": devices,
+        "environment": description.environment,
+        "state": monitor.read(0) if monitor else None,
+        "why_no_state": why_no_state,
+        "unseen_gpu": limits.unseen_gpu(devices, description.environment),
+        "node": node,
         "kernels": {name: {case.name: case.skip for case in cases} for name, cases in plans.items()},
         "broken": [{"module": broken["module"], "reason": broken["reason"]} for broken in description.broken],
     }
     return {**report, "problems": [{"why": "", **problem.as_json()} for problem in problems(report)]}
-
-
-def looked_at(devices: Sequence[Json], environment: Json, folders: Sequence[Path], root: Path = ROOT) -> JsonObject:
-    """What the machine tells of itself, and what is wrong with it as a node.  devices, environment: worker.probe."""
-    monitor, why_no_state = open_monitor(devices)
-    node = limits.node_facts(None, folders, root)
-    node_problems = (*limits.unseen_gpus(devices, root), *limits.problems(node))
-    return {
-        "machine": limits.fingerprint(devices, monitor.facts(0) if monitor else None),
-        "devices": devices,
-        "environment": environment,
-        "state": monitor.read(0) if monitor else None,
-        "why_no_state": why_no_state,
-        "unseen_gpu": limits.unseen_gpu(devices, environment, root),
-        "broken": [],
-        "node": {"problems": [problem.as_json() for problem in node_problems], "facts": node.compact()},
-    }
 
 
 def problems(report: Json) -> list[Problem]:

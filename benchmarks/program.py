@@ -23,7 +23,7 @@ from benchmarks.lifetime import ENDING
 from benchmarks.plan import Protocol, UsageError
 from benchmarks.points import knob_value
 from benchmarks.shapes import Into, Json, JsonObject, Unfit, built, number, one_of, whole
-from benchmarks.trial_file import EARLIEST_MS, FAILED, LATEST_MS, ROLES, Status
+from benchmarks.trial_file import FAILED, ROLES, Status
 from kernels.spec import TIERS
 
 USAGE, INTERRUPTED = 3, 130
@@ -125,7 +125,7 @@ DEFAULT = Protocol()
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Measuring:
-    """--tree: a checkout as ROLE=PATH, ROLE is head or base (default: head=.), or ROLE=JSON with the fields of Side.
+    """--tree: a checkout as ROLE=PATH (default: head=.), ROLE is head or base, or ROLE=JSON with fields of Checkout.
 
     --progress: on stderr, as json, text or none.
     """
@@ -136,11 +136,7 @@ class Measuring:
     @property
     def checkouts(self) -> list[Checkout]:
         """The checkouts that the options describe; of a role the last."""
-        sides = dict(map(side, self.tree or ("head=.",)))
-        return [
-            Checkout(role, Path(one.path).resolve(), one.commit, one.date_ms, one.dirty, one.python)
-            for role, one in sides.items()
-        ]
+        return list({one.role: one for one in map(side, self.tree or ("head=.",))}.values())
 
     @property
     def report(self) -> Report:
@@ -148,23 +144,14 @@ class Measuring:
         return reporter(self.progress)
 
 
-@dataclasses.dataclass(frozen=True)
-class Side:
-    """A checkout as its caller knows it (coordinator.checkouts.Checkout)."""
-
-    path: str
-    commit: str | None = None
-    date_ms: Annotated[int, whole(EARLIEST_MS, LATEST_MS)] | None = None
-    dirty: bool | None = None
-    python: str = sys.executable
-
-
-def side(text: str) -> tuple[str, Side]:
-    """ROLE=PATH, or ROLE=JSON with the fields of Side."""
+def side(text: str) -> Checkout:
+    """ROLE=PATH, or ROLE=JSON with the fields of Checkout."""
     role, _, value = text.partition("=")
     if role not in ROLES or not value:
         raise UsageError(f"--tree {text!r}: expected ROLE=PATH with ROLE one of {', '.join(ROLES)}")
-    return role, built(Side, literal(value), role, closed=True) if value.startswith("{") else Side(value)
+    fields = literal(value) if value.startswith("{") else {"path": value}
+    known = {"role": role, **fields} if isinstance(fields, dict) else fields
+    return built(Checkout, known, role, closed=True)
 
 
 def knob(text: str) -> tuple[str, Any]:
@@ -215,10 +202,6 @@ class ArmFault:
         target = f" on {self.emulated}" if self.emulated else ""
         return f"{self.kernel} {self.case} {self.backend}{target}: {self.status}: {self.why}"
 
-    def as_json(self) -> dict[str, str]:
-        """For machines."""
-        return dict(vars(self))
-
 
 @dataclasses.dataclass
 class ArmTally:
@@ -264,12 +247,7 @@ class Tally:
         self.reasons: collections.Counter[str] = collections.Counter()
         self.undeclared: list[str] = []
         self.left: list[str] = []
-        self._faults: dict[tuple[str, ...], ArmFault] = {}
-
-    @property
-    def faults(self) -> list[ArmFault]:
-        """Every arm that failed; if it did in several trials, as it did last."""
-        return list(self._faults.values())
+        self.faults: dict[tuple[str, ...], ArmFault] = {}
 
     def add_trial(self, line: Json) -> None:
         """Count the arms of a trial line."""
@@ -297,7 +275,7 @@ class Tally:
             self.reasons.update([] if arm["status"] == Status.OK else [arm["why"]])
             return None
         fault = ArmFault(kernel, case, name, Status(arm["status"]), arm["why"], emulated)
-        self._faults[kernel, case, name, machine] = fault
+        self.faults[kernel, case, name, machine] = fault
         return fault
 
     def count(self, status: Status) -> int:
@@ -306,13 +284,13 @@ class Tally:
 
     def exit_code(self, asked: Sequence[str]) -> int:
         """A broken module is a fault unless the kernels asked for are all there."""
-        if self._faults or self.undeclared or (self.broken and not asked):
+        if self.faults or self.undeclared or (self.broken and not asked):
             return FAULTS
         return MEASURED if self.count(Status.OK) else NOTHING
 
     def not_measured(self) -> list[str]:
         """What was not measured, and why, and what a backend left running; one sentence each."""
-        found = [fault.in_words() for fault in self._faults.values()]
+        found = [fault.in_words() for fault in self.faults.values()]
         found += [f"broken module, {module}: {why}" for module, why in self.broken.items()]
         found += self.left
         found += [f"no kernel {name!r} in any module that imports" for name in dict.fromkeys(self.undeclared)]
@@ -324,18 +302,14 @@ class Tally:
 
     def as_json(self) -> JsonObject:
         """A verification, for machines."""
-        others = ("kernel", "emulated", "instructions", "cpu_s")
-        arms = [
-            {"backend": arm.name, "cases": arm.statuses, "largest_error": arm.error}
-            | {name: getattr(arm, name) for name in others}
-            for arm in self.arms.values()
-        ]
+        names = {"name": "backend", "statuses": "cases", "error": "largest_error"}
+        arms = [{names.get(field, field): value for field, value in vars(arm).items()} for arm in self.arms.values()]
         return {
             "right": self.count(Status.OK),
-            "wrong": len(self._faults),
+            "wrong": len(self.faults),
             "unsupported": self.count(Status.UNSUPPORTED),
             "skipped": self.count(Status.SKIPPED),
-            "faults": [fault.as_json() for fault in self._faults.values()],
+            "faults": list(map(vars, self.faults.values())),
             "broken": self.broken,
             "reasons": self.reasons,
             "backends": arms,
@@ -346,7 +320,7 @@ class Tally:
         lines = [arm.in_words() for arm in self.arms.values()]
         lines += [f"  {count} times: {why}" for why, count in self.reasons.items()]
         lines += [f"broken module {module}: {why}" for module, why in self.broken.items()]
-        right, wrong = self.count(Status.OK), len(self._faults)
+        right, wrong = self.count(Status.OK), len(self.faults)
         unsupported, skipped = self.count(Status.UNSUPPORTED), self.count(Status.SKIPPED)
         lines.append(f"{right} right, {wrong} not right; {unsupported} unsupported and {skipped} not for this machine")
         return "\n".join(lines)

@@ -137,26 +137,19 @@ def _measurement(kernel: str, given: JsonObject) -> Any:
 def _measure(kernel: str, given: JsonObject) -> None:
     """Write trials.jsonl into the current folder.  Failures of backends are in it; nothing at all is an error."""
     out = Path("trials.jsonl").resolve()
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.lifetime",
-        "benchmarks",
-        "run",
-        "--kernel",
-        kernel,
-        "--out",
-        str(out),
-        "--tier",
-        given["tier"],
-    ]
     side = {"path": given["tree"], "commit": given["commit"], "date_ms": given["date_ms"], "dirty": False}
-    command += ["--tree", f"head={json.dumps(side)}"]
-    command += ["--trials", os.environ.get("RIDGELINE_TRIALS", "1")]
-    if "RIDGELINE_ROUNDS" in os.environ:
-        command += ["--rounds", os.environ["RIDGELINE_ROUNDS"]]
-    own = {key: value for key, value in os.environ.items() if not key.startswith("ASV")}
-    own = {key: value for key, value in own.items() if key not in (SUITE_FILE, "PYTHONPATH")}
+    options = {
+        "--kernel": kernel,
+        "--out": str(out),
+        "--tier": given["tier"],
+        "--tree": f"head={json.dumps(side)}",
+        "--trials": os.environ.get("RIDGELINE_TRIALS", "1"),
+        "--rounds": os.environ.get("RIDGELINE_ROUNDS"),
+    }
+    command = [sys.executable, "-m", "benchmarks.lifetime", "benchmarks", "run"]
+    command += [word for option, value in options.items() if value is not None for word in (option, value)]
+    ours = (SUITE_FILE, "PYTHONPATH")
+    own = {key: value for key, value in os.environ.items() if key not in ours and not key.startswith("ASV")}
     own = lifetime.told(own)
     done = subprocess.run(command, cwd=HARNESS, env=own, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode not in (0, 1, 2):

@@ -10,16 +10,16 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from benchmarks import reach, trial_file
 from benchmarks.coordinator.ranks import Failed, Failure, PoolDied, StepFailed, WorkerPool, started
 from benchmarks.machine.limits import unseen_gpu
 from benchmarks.plan import unknown_kernel
 from benchmarks.reach import CheckoutCode
-from benchmarks.shapes import Json, JsonObject
+from benchmarks.shapes import Into, Json, JsonObject, whole
 from benchmarks.sources import Unreadable, is_of_part
-from benchmarks.trial_file import Status
+from benchmarks.trial_file import EARLIEST_MS, LATEST_MS, Status
 from kernels import registry, spec
 from kernels.project import current_kernel
 
@@ -28,6 +28,13 @@ AT_ONCE = 8
 
 START_S = 180.0
 """How long a process may take to import torch and list its devices."""
+
+
+def _resolved(path: str) -> Path:
+    return Path(path).resolve()
+
+
+Folder = Annotated[Path, Into(_resolved)]
 
 
 class CheckoutError(Exception):
@@ -43,9 +50,9 @@ class Checkout:
     """
 
     role: str
-    path: Path
+    path: Folder
     commit: str | None = None
-    date_ms: int | None = None
+    date_ms: Annotated[int, whole(EARLIEST_MS, LATEST_MS)] | None = None
     dirty: bool | None = None
     python: str = sys.executable
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)

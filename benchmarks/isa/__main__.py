@@ -95,7 +95,7 @@ def compiled(asked: CompiledArms) -> JsonObject:
     runs = compile_all(arches, choice, _setting(asked), _on_progress(asked.progress))
     if not asked.lenient:
         _check_names(asked, [run.listing for run in runs if run.listing is not None])
-    result = document([(run.arch, run.listing, run.records, run.failure) for run in runs])
+    result = document(runs)
     if asked.execute:
         emulation = importlib.import_module("benchmarks.emulation.executed")
         result["executed"] = emulation.executed(arches, choice, _setting(asked), _on_progress(asked.progress))
@@ -285,31 +285,18 @@ def came_to(record: Json, arch: str) -> JsonObject:
     return {"status": "ok", "hash": record["hash"], **loads}
 
 
-Run = tuple[str, Json | None, Mapping[int, Json], str]
-"""Architecture, listing (None without), records by unit, and what made the whole of it fail ("" if nothing did)."""
-
-
-def document(runs: Sequence[Run]) -> JsonObject:
+def document(runs: Sequence[CompilePool]) -> JsonObject:
     """The result file of all architectures; free of paths, dates and chance."""
-    broken: dict[str, dict[str, str]] = {}
-    found: list[JsonObject] = []
-    failures: list[dict[str, str]] = []
-    versions: set[str] = set()
-    for arch, listing, records, failure in runs:
-        if failure:
-            failures.append({"arch": arch, "why": failure})
-        if listing is not None:
-            versions.add(listing["triton"])
-            broken |= {b["module"]: b for b in listing["broken"]}
-            found += entries(arch, listing, records) if not failure else []
+    listings = [run.listing for run in runs if run.listing is not None]
+    whole = [(run, run.listing) for run in runs if run.listing is not None and not run.failure]
     return {
         "format": "ridgeline-isa",
         "version": 1,
-        "triton": "/".join(sorted(versions)) or None,
-        "arches": [run[0] for run in runs],
-        "entries": found,
-        "broken": list(broken.values()),
-        "failures": failures,
+        "triton": "/".join(sorted({listing["triton"] for listing in listings})) or None,
+        "arches": [run.arch for run in runs],
+        "entries": [entry for run, listing in whole for entry in entries(run.arch, listing, run.records)],
+        "broken": list({broken["module"]: broken for listing in listings for broken in listing["broken"]}.values()),
+        "failures": [{"arch": run.arch, "why": run.failure} for run in runs if run.failure],
     }
 
 

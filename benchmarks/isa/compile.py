@@ -153,7 +153,7 @@ def check(compilation: Any, gpu_target: Any, version: str) -> None:
         if name not in known:
             raise WrongDeclaration(
                 f"option {name!r} means nothing to the {gpu_target.backend} backend of Triton {version}, "
-                f"which would ignore it; it knows {', '.join(o for o in known if o not in _INTERNAL)}"
+                f"which would ignore it; it knows {', '.join(known)}"
             )
     called, given = function.__name__, {**compilation.arguments, **compilation.constants}
     for name in given:
@@ -162,21 +162,6 @@ def check(compilation: Any, gpu_target: Any, version: str) -> None:
     missing = [p.name for p in function.params if not p.has_default and p.name not in given]
     if missing:
         raise WrongDeclaration(f"{called} needs {', '.join(missing)}, which the declaration does not give")
-
-
-_INTERNAL = {
-    "arch",
-    "backend_name",
-    "extern_libs",
-    "warp_size",
-    "debug",
-    "sanitize_overflow",
-    "supported_fp8_dtypes",
-    "deprecated_fp8_dot_operand_dtypes",
-    "allowed_dot_input_precisions",
-    "instrumentation_mode",
-}
-"""Options that Triton fills in by itself; not offered in messages."""
 
 
 def specialise(compilation: Any) -> Specialised:

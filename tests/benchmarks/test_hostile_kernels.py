@@ -629,7 +629,7 @@ def test_the_run_ends_with_the_exit_code_of_a_fault(run):
         tally.add_trial(line)
     assert tally.exit_code([]) == 1
     faults = {kernel.name for kernel in run.called if kernel.status not in ("ok", "unsupported")}
-    assert {fault.kernel for fault in tally.faults} == faults
+    assert {fault.kernel for fault in tally.faults.values()} == faults
     assert all(map(fit_to_be_shown, tally.not_measured()))
 
 

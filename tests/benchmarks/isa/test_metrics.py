@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from benchmarks.isa.__main__ import MEANING, document, entries, finish, mean_width, will_not_load
@@ -93,7 +95,9 @@ def test_cases_that_lead_to_one_compilation_are_one_entry():
 
 
 def test_a_document_of_a_failed_listing_says_so():
-    found = document([("gfx942", None, {}, "it died"), ("gfx950", LISTING, dict.fromkeys(range(4), ok("k")), "")])
+    dead = SimpleNamespace(arch="gfx942", listing=None, records={}, failure="it died")
+    good = SimpleNamespace(arch="gfx950", listing=LISTING, records=dict.fromkeys(range(4), ok("k")), failure="")
+    found = document([dead, good])
     assert found["failures"] == [{"arch": "gfx942", "why": "it died"}]
     assert (found["triton"], len(found["entries"])) == ("3.8.0", 2)
 
