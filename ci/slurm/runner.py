@@ -125,7 +125,9 @@ def plan_round(seen: Sight, offers: Sequence[Offer], most: int) -> dict[str, Off
         # Names of runners for our jobs of this offer; whether the job is queued.
         mine = [job for job in seen.jobs if not job.refusal and offer_of(job, offers) == offer]
         names = {f"{PREFIX}{job.id}": job.status == "queued" for job in mine}
-        idle = [row for row in living if row.comment == offer.name and row.name not in seen.at_work]
+        # A runner that has done its job is gone from GitHub before its Slurm job ends.
+        coming = [row for row in living if row.is_waiting or row.name in seen.runners]
+        idle = [row for row in coming if row.comment == offer.name and row.name not in seen.at_work]
         idle.sort(key=lambda row: not row.is_waiting)
         lacking = sum(names.values()) - len(idle)
         plan |= dict.fromkeys([row.name for row in idle[: max(0, -lacking)]])

@@ -53,7 +53,8 @@ def row(number, state="PENDING", offer="mi300x-1"):
 
 
 def plan(jobs, rows, busy=()):
-    return plan_round(Sight(tuple(jobs), {}, frozenset(busy), tuple(rows)), OFFERS, SETTINGS.jobs)
+    seen = Sight(tuple(jobs), {row.name: 1 for row in rows}, frozenset(busy), tuple(rows))
+    return plan_round(seen, OFFERS, SETTINGS.jobs)
 
 
 def submitted(made):
@@ -72,6 +73,12 @@ def test_each_queued_job_gets_one_runner_of_its_size():
 
 def test_of_too_many_those_that_wait_go_first():
     assert cancelled(plan([job(1)], [row(1, "RUNNING"), row(2, "RUNNING"), row(3)])) == ["rl-3", "rl-1"]
+
+
+def test_a_runner_that_has_done_its_job_does_not_count_while_its_slurm_job_ends():
+    """The other runner would be cancelled, and the queued job wait until Slurm has forgotten both."""
+    seen = Sight((job(1),), {"rl-2": 1}, frozenset(), (row(1, "RUNNING"), row(2, "RUNNING")))
+    assert plan_round(seen, OFFERS, SETTINGS.jobs) == {}
 
 
 def test_a_job_whose_runner_took_another_one_has_one_named_for_that_one():
@@ -112,7 +119,7 @@ def test_a_job_goes_to_the_offer_that_has_least_beside_its_labels():
         assert offer_of(HubJob(1, labels, "queued"), OFFERS) is None
 
 
-STEP = st.sampled_from(["queue", "take", "end", "cancel", "round"])
+STEP = st.sampled_from(["queue", "take", "end", "exit", "cancel", "round"])
 STEPS = st.lists(st.tuples(STEP, st.integers(0, 5)), max_size=60)
 
 
@@ -123,22 +130,23 @@ def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_no
     jobs = {}
     rows = {}
     busy = {}  # job by runner
+    gone = []  # runners that have done their job and whose Slurm jobs have not ended yet
 
     def round_():
-        at_work = frozenset(busy)
-        made = plan_round(Sight(tuple(jobs.values()), {}, at_work, tuple(rows.values())), (ONE,), SETTINGS.jobs)
+        at_work, runners = frozenset(busy), dict.fromkeys(rows.keys() - set(gone), 1)
+        made = plan_round(Sight(tuple(jobs.values()), runners, at_work, tuple(rows.values())), (ONE,), SETTINGS.jobs)
         for name, offer in made.items():
             if offer:
                 assert name not in rows
                 rows[name] = QueueRow("1", name, "RUNNING", comment=offer.name)
             else:
-                assert name not in at_work, "a runner at work is never cancelled"
+                assert name in runners.keys() - at_work, "only an idle runner is cancelled"
                 del rows[name]
         return made
 
     for count, (step, index) in enumerate(steps):
         queued = [one for one in jobs.values() if one.status == "queued"]
-        idle = sorted(rows.keys() - busy.keys())
+        idle = sorted(rows.keys() - busy.keys() - set(gone))
         if step == "queue":
             jobs[count] = job(count)
         elif step == "take" and queued and idle:
@@ -147,11 +155,16 @@ def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_no
             busy[idle[index % len(idle)]] = one.id
         elif step == "end" and busy:
             name = sorted(busy)[index % len(busy)]
-            del jobs[busy.pop(name)], rows[name]
+            del jobs[busy.pop(name)]
+            gone.append(name)
+        elif step == "exit" and gone:
+            del rows[gone.pop(index % len(gone))]
         elif step == "cancel" and queued:
             del jobs[queued[index % len(queued)].id]
         elif step == "round":
             round_()
+    while gone:
+        del rows[gone.pop()]
     round_()
     idle_rows = rows.keys() - busy.keys()
     queued_jobs = [one for one in jobs.values() if one.status == "queued"]
