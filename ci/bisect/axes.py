@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -192,11 +190,8 @@ def _outcome(group: Sequence[Trial], position: Position, chosen: Callable[[Compa
     shift = _mean_shift(pairs, base < head) if pairs and not failed else None
     if not failed and shift is None:
         failed = {max(base, head): "the trial has no times of both sides"}
-    labels = {
-        place: text for place, role in ((base, "base"), (head, "head")) if (text := _label(group, compared, role))
-    }
     seconds = sum(trial.duration_s for trial in group)
-    return TrialOutcome(min(base, head), max(base, head), shift, failed, labels, seconds)
+    return TrialOutcome(min(base, head), max(base, head), shift, failed, seconds)
 
 
 def _mean_shift(pairs: Sequence[tuple[FloatArray, FloatArray]], rising: bool) -> float:
@@ -230,23 +225,6 @@ def _untimed(group: Sequence[Trial]) -> str:
 def _lacks(group: Sequence[Trial], role: str) -> str:
     broken = (module.reason for trial in group for module in trial.checkouts[role].broken)
     return next(broken, "it has no case that was asked for")
-
-
-def _label(group: Sequence[Trial], compared: Sequence[Comparison], role: str) -> str:
-    """Digest of the code that a side launched, with its knobs and versions; "" if some of it is not known."""
-    backends = {comparison.backend for comparison in compared}
-    parts: list[object] = []
-    for trial in group:
-        checkout = trial.checkouts[role]
-        for name, own, backend, arm in trial.arms():
-            if own == role and backend in backends:
-                code = arm.code_hash or checkout.kernel_digest
-                if code is None:
-                    return ""
-                parts.append([trial.operator, name, backend, code, sorted(arm.knobs.items())])
-        versions = {name: value for name, value in checkout.environment.versions.items() if name != "executable"}
-        parts.append([sorted(versions.items()), sorted(checkout.environment.variables.items())])
-    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:16] if backends else ""
 
 
 # Trials of two places, measured now: one start of the measuring program each, into one file that is the memory.

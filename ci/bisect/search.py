@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
 from ci.stats import FloatArray
 
@@ -41,14 +40,13 @@ class TrialOutcome:
     """What one trial of two positions came to.
 
     shift: log(time at high / time at low), None without times.  failed: why a position could not be measured.
-    labels: what the positions ran; equal labels are equal code with equal launch parameters.  seconds: wall time.
+    seconds: wall time.
     """
 
     low: int
     high: int
     shift: float | None = None
     failed: Mapping[int, str] = dataclasses.field(default_factory=dict)
-    labels: Mapping[int, str] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -291,7 +289,6 @@ class SearchState:
     """What is known after some trials, and what that leads to.
 
     line: the row as it is seen now.  belief: None before the first trial with times.  skipped: why, by position.
-    classes: runs of positions whose code may differ.
     """
 
     line: Line
@@ -299,7 +296,6 @@ class SearchState:
     belief: Belief | None
     then: Ask | SearchAnswer
     skipped: Mapping[int, str]
-    classes: int
 
     @property
     def answer(self) -> SearchAnswer | None:
@@ -332,22 +328,9 @@ def weights(same: Sequence[bool]) -> FloatArray:
     return np.asarray(np.where(equal, OTHER_CAUSE / equal.sum(), (1 - OTHER_CAUSE) / differing))
 
 
-def same_code(known: Labels, measured: Mapping[int, str]) -> list[bool]:
-    """Of each change, whether it lies between positions with equal code.
-
-    known: what was known before.  measured: what trials said of the positions that they measured; it holds for all
-    positions with the same known label too.
-    """
-    spread = {known[position]: label for position, label in measured.items() if known[position] is not None}
-    launched = [measured.get(n) or spread.get(label) for n, label in enumerate(known)]
-    return [files or code for files, code in zip(_between_equals(known), _between_equals(launched), strict=True)]
-
-
-def _between_equals(labels: Labels) -> list[bool]:
-    """Of each change, whether the nearest labels before and after it are equal."""
-    known = pd.Series(list(labels), dtype="str")
-    before, after = known.ffill().to_numpy()[:-1], known.bfill().to_numpy()[1:]
-    return [bool(label == following) for label, following in zip(before, after, strict=True)]  # an unknown one is NaN
+def same_code(known: Labels) -> list[bool]:
+    """Of each change, whether it is known to leave the code as it was."""
+    return [before is not None and before == after for before, after in itertools.pairwise(known)]
 
 
 # The search itself.
@@ -379,15 +362,13 @@ def state_of(
     places: Sequence[RowPlace], known: Labels, rules: SearchRules, outcomes: Sequence[TrialOutcome]
 ) -> SearchState:
     """What these outcomes say.  Raises BisectError if one of the ends cannot be measured."""
-    launched = {position: label for trial in outcomes for position, label in trial.labels.items()}
-    same = same_code(known, launched)
     skipped = {position: reason for trial in outcomes for position, reason in trial.failed.items()}
     _check_ends(places, skipped)
-    line = Line(weights(same), rules.smallest, rules.noise, frozenset(skipped))
+    line = Line(weights(same_code(known)), rules.smallest, rules.noise, frozenset(skipped))
     timed = [t for t in outcomes if t.shift is not None and not skipped.keys() & {t.low, t.high}]
     belief = believe(line, timed) if timed else None
     then = next_step(line, timed, belief)
-    return SearchState(line, tuple(outcomes), belief, then, skipped, 1 + same.count(False))
+    return SearchState(line, tuple(outcomes), belief, then, skipped)
 
 
 def _check_ends(places: Sequence[RowPlace], skipped: dict[int, str]) -> None:

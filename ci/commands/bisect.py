@@ -96,7 +96,7 @@ def bisect(given: Given) -> int:
     """Find the commit between GOOD and BAD that changed a speed, trial by trial, until it is 99 % sure.
 
     Each trial compares a commit with GOOD in lock-step, the one that is as likely before the step as behind it.  Both
-    ends come first, and a fresh trial of the last good and the first bad commit last.  Commits with equal code cost
+    ends come first, and a fresh trial of the last good and the first bad commit last.  Commits with equal files cost
     nothing; those that cannot be measured are left out, and the answer is then a range.  Several cases count together,
     by the geometric mean of their ratios.  The same command goes on where it was interrupted.
 
@@ -269,7 +269,7 @@ def searched_live(
 
 def print_plan(axis: Axis, rules: SearchRules, file: Path) -> int:
     """What would be searched: every place, and whether its code may differ from that of the one before."""
-    may_differ = [True, *(not equal for equal in same_code(axis.known, {}))]
+    may_differ = [True, *(not equal for equal in same_code(axis.known))]
     for place, differs in zip(axis.places, may_differ, strict=True):
         click.echo(f"{place.short}  {'may differ' if differs else 'equal code'}  {place.subject}".rstrip())
     click.echo(f"{plural(len(axis.places) - 1, axis.what)}, {sum(may_differ)} places with code that may differ")
@@ -376,7 +376,6 @@ def document(state: SearchState, places: Sequence[RowPlace]) -> dict[str, object
         "last_good": places[step.low].name if step else None,
         "suspected": [place.name for place in places[step.low + 1 : step.high + 1]] if step else [],
         "ratio": round(math.exp(step.shift), 6) if step else None,
-        "classes": state.classes,
         "suspects": [{"name": places[n].name, "probability": round(share, 6)} for n, share in likely],
         "skipped": [{"name": places[n].name, "why": reason} for n, reason in sorted(state.skipped.items())],
     }

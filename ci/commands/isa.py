@@ -14,7 +14,6 @@ from typing import Any
 
 import click
 from filelock import FileLock
-from rich.text import Text
 
 from ci.git.command import GitError
 from ci.git.repository import Commit, Repository
@@ -45,7 +44,6 @@ from ci.options import (
     err_console,
     flag,
     option,
-    out_console,
     print_json,
     project_folder,
     several,
@@ -114,7 +112,7 @@ def _describe(given: Given, root: Path, compiler: TreeCompiler, wanted: Wanted) 
     if given.as_json:
         click.echo(text, nl=False)
     else:
-        _print(isa_text.listing(tree))
+        click.echo(isa_text.listing(tree), nl=False)
     if not tree.entries:
         _report(f"{root} declares nothing that can be compiled ahead: no backend here has an isa()")
     return 0 if any(entry.code for entry in tree.entries) else 2
@@ -137,7 +135,7 @@ def _compare(given: Given, repository: Repository, compiler: TreeCompiler, wante
         named = ({"commit": side.commit.hash, "dirty": side.dirty} for side in (old, new))
         print_json(as_json(judgement) | dict(zip(("base", "head"), named, strict=True)))
     else:
-        _print(isa_text.terminal(judgement))
+        click.echo(isa_text.terminal(judgement), nl=False)
         if given.show:
             click.echo(changed_code(judgement, compiler.cache))
     return judgement.exit_code
@@ -183,10 +181,6 @@ def changed_code(judgement: IsaJudgement, cache: Path) -> str:
         base, head = ((cache / entry.emitted.asm).read_text() for entry in (difference.base, difference.head))
         blocks.append(f"{difference.name} on {difference.arch}\n{code_diff(base, head)}")
     return "\n".join(blocks)
-
-
-def _print(text: Text) -> None:
-    out_console().print(text, soft_wrap=True, end="")
 
 
 # What the compiler emits as exact asv series: one value per kernel, backend, configuration and architecture.

@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from benchmarks.trial_file import Status
 from ci.git.repository import LocalCheckout
@@ -35,82 +34,50 @@ from kernels.project import current_kernel, current_name
 # another innermost loop begins.
 
 
-CONTEXT = 3
-"""Equal instructions shown around a change."""
-
-Instruction = tuple[str, str]
-"""The innermost loop that an instruction lies in, and the instruction."""
+REGISTER_OR_LABEL = re.compile(r"\b(?:[vsa](?:\d+|\[\d+:\d+\])|U?[RP]\d+|L(?:_x_)?\d+)(?!\w)")
+"""Of AMD (v7, s[2:3], a0, L3) and NVIDIA (R12, UR4, P0, L_x_3): noise when code is compared by eye."""
 
 
-def instructions(text: str) -> list[Instruction]:
-    """The instructions of a text, each with its loop."""
-    found, loop = list[Instruction](), "no loop"
+def instructions(text: str) -> list[str]:
+    """The instructions of a text without registers and labels, each indented by the depth of its innermost loop."""
+    lines, depth = list[str](), 0
     for line in filter(None, map(str.strip, text.splitlines())):
         if line.startswith(("; loop ", "; no loop")):
-            loop = line[2:]
+            depth = int(line.split()[-1]) if "depth" in line else 0
         elif not line.startswith(";"):
-            found.append((loop, line))
-    return found
-
-
-def mnemonic(instruction: Instruction) -> str:
-    """Register numbers and label names are noise when code is compared by eye."""
-    return "label" if instruction[1].endswith(":") else instruction[1].split()[0]
+            lines.append("  " * depth + REGISTER_OR_LABEL.sub("_", line))
+    return lines
 
 
 def code_diff(base: str, head: str, most: int = 200) -> str:
-    """A diff by mnemonics, `-` before base's lines and `+` before head's; each hunk below the loop that it lies in."""
-    old, new = instructions(base), instructions(head)
-    matcher = difflib.SequenceMatcher(None, [*map(mnemonic, old)], [*map(mnemonic, new)], autojunk=False)
-    lines: list[str] = []
-    for hunk in matcher.get_grouped_opcodes(CONTEXT):
-        loop = None
-        for tag, a, b, c, d in hunk:
-            removed, added = (old[a:b], new[c:d]) if tag != "equal" else ([], new[c:d])
-            signed = [("-", one) for one in removed] + [("+" if tag != "equal" else " ", one) for one in added]
-            for sign, (own, text) in signed:
-                lines += [f"@@ {own} @@"] * (own != loop) + [f"{sign} {text}"]
-                loop = own
+    """A unified diff of the instructions, at most so many lines of it."""
+    lines = [*difflib.unified_diff(instructions(base), instructions(head), lineterm="")][2:]
     if not lines:
         return "The instructions are the same; only registers or labels differ.\n"
     lines[most:] = [f"... {len(lines) - most} more lines"] * (len(lines) > most)
     return "\n".join(lines) + "\n"
 
 
-STYLES = {
-    CodeVerdict.BROKEN: "bold red",
-    CodeVerdict.SLOWER: "bold red",
-    CodeVerdict.CANNOT_TELL: "yellow",
-    CodeVerdict.CHANGED: "yellow",
-    CodeVerdict.NEW: "cyan",
-    CodeVerdict.GONE: "cyan",
-    CodeVerdict.SAME: "green",
-}
-"""In the order in which they are shown."""
-
-SHOWN = (*(verdict for verdict in STYLES if verdict is not CodeVerdict.SAME),)
+SHOWN = (*(verdict for verdict in CodeVerdict if verdict is not CodeVerdict.SAME),)
 """Verdicts that are shown configuration by configuration; SAME is only counted."""
 
 MOST_CASES = 4
 
 
-def terminal(judgement: IsaJudgement) -> Text:
+def terminal(judgement: IsaJudgement) -> str:
     """Verdict first, then what changed; `!` marks what a rule judges."""
-    out = Text()
-    out.append(f"ISA: {verdict_text(judgement.verdict)}", STYLES[judgement.verdict]).append(f"  {judgement.why}\n")
+    out = [f"ISA: {verdict_text(judgement.verdict)}  {judgement.why}"]
     for shown, alike in grouped(judgement.of(*SHOWN)):
-        out.append(f"{shown.verdict}", STYLES[shown.verdict]).append(f"  {where_text(shown)}\n")
+        out.append(f"{shown.verdict}  {where_text(shown)}")
         for finding in shown.findings:
-            note = "follows from it" * finding.follows
-            out.append(f"    {'!' if finding.judged else ' '} {finding.sentence}", "bold" if finding.judged else "")
-            out.append(f"  [{note}]\n" if note else "\n")
-        out.append("".join(f"    + {line}\n" for line in others_text(shown, alike)))
+            out.append(
+                f"    {'!' if finding.judged else ' '} {finding.sentence}{'  [follows from it]' * finding.follows}"
+            )
+        out += [f"    + {line}" for line in others_text(shown, alike)]
     same = judgement.of(CodeVerdict.SAME)
     if same and judgement.verdict is not CodeVerdict.SAME:
-        out.append(
-            f"SAME  {plural(len(same), 'configuration')} with the same code on both sides.\n", STYLES[CodeVerdict.SAME]
-        )
-    return out.append("".join(f"Warning: {warning}\n" for warning in judgement.warnings), "yellow")
+        out.append(f"SAME  {plural(len(same), 'configuration')} with the same code on both sides.")
+    return "".join(f"{line}\n" for line in (*out, *(f"Warning: {warning}" for warning in judgement.warnings)))
 
 
 def lines(judgement: IsaJudgement) -> Iterator[str]:
@@ -145,8 +112,9 @@ def others_text(shown: Difference, alike: Sequence[Difference]) -> Iterator[str]
             label = f"[{other.label}] " if other.label else ""
             yield f"also {label}on {other.arch} ({few(other.cases)}): {other.alarms[0].sentence}"
     if counts:
-        what = "the same for" if shown.alarms else "so is" if counts.total() == 1 else "so are"
-        yield f"{what} {counts.total()} more: " + ", ".join(f"{count} on {arch}" for arch, count in counts.items())
+        yield f"the same for {counts.total()} more: " + ", ".join(
+            f"{count} on {arch}" for arch, count in counts.items()
+        )
 
 
 def verdict_text(verdict: CodeVerdict) -> str:
@@ -161,28 +129,20 @@ def few(cases: Sequence[str], most: int = MOST_CASES) -> str:
     return ", ".join(cases[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def listing(tree: CompiledTree) -> Text:
+def listing(tree: CompiledTree) -> str:
     """One line per compiled configuration: what a person looks at first; then what failed, and why."""
-    out = Text()
+    out = []
     for entry in tree.entries:
-        out.append(f"{entry.name} on {entry.arch} ({few(entry.cases)}): ", "bold")
-        if entry.code is None:
-            out.append(f"{entry.status}: {entry.why}\n", "yellow")
-            continue
-        out.append(summary(entry.code.metrics) + "\n")
-        if entry.code.will_not_load:
-            out.append(f"    ! does not load: {entry.code.will_not_load}\n", "bold red")
-        for note in entry.code.notes:
-            out.append(f"    note: {note}\n", "yellow")
+        emitted = summary(entry.code.metrics) if entry.code else f"{entry.status}: {entry.why}"
+        out.append(f"{entry.name} on {entry.arch} ({few(entry.cases)}): {emitted}")
+        if entry.code:
+            out += [f"    ! does not load: {entry.code.will_not_load}"] * bool(entry.code.will_not_load)
+            out += [f"    note: {note}" for note in entry.code.notes]
     for launch in tree.executed:
         name = called(launch.kernel, launch.backend, launch.label)
-        out.append(f"{name} on {launch.arch} ({few(launch.cases)}): ", "bold")
-        out.append(f"{executed_summary(launch)}\n", "" if launch.counts else "yellow")
-    for module, why in tree.broken.items():
-        out.append(f"module {module} cannot be imported: {why}\n", "yellow")
-    for why in tree.failures.values():
-        out.append(f"{why}\n", "bold red")
-    return out
+        out.append(f"{name} on {launch.arch} ({few(launch.cases)}): {executed_summary(launch)}")
+    out += [f"module {module} cannot be imported: {why}" for module, why in tree.broken.items()]
+    return "".join(f"{line}\n" for line in (*out, *tree.failures.values()))
 
 
 def executed_summary(launch: ExecutedLaunch) -> str:
@@ -287,30 +247,28 @@ def decided(judgement: Judgement, isa: IsaJudgement | None, trials: Sequence[Tri
 
     isa: None where no file of an operator differs.
     """
-    nothing, isa = isa is None, isa or IsaJudgement(CodeVerdict.SAME, "", ())
-    compiled = {(d.kernel, d.backend) for d in isa.differences if d.head and d.head.code}
+    differences = isa.differences if isa else ()
+    compiled = {(d.kernel, d.backend) for d in differences if d.head and d.head.code}
     right, unseen = _looked_at(trials, compiled)
-    unseen = [] if nothing else [name for name in unseen if name.partition("/")[0] not in judgement.unreached]
-    verdicts = [judgement.verdict] if judgement.cases or not isa.differences or judgement.warnings else []
-    parts = []
-    if isa.differences:
+    unseen = [name for name in unseen if isa and name.partition("/")[0] not in judgement.unreached]
+    parts = [(judgement.verdict, judgement.why)] if judgement.cases or judgement.warnings or not differences else []
+    if isa and differences:
         same, gone = len(isa.of(CodeVerdict.SAME)), len(isa.of(CodeVerdict.GONE))
-        verdicts += [DECIDES.get(isa.verdict, Verdict.CANNOT_TELL), *[Verdict.GONE] * bool(gone)]
-        said = isa.why.rstrip(".")
-        parts = [] if isa.verdict is CodeVerdict.SAME or said in judgement.why else [said[:1].lower() + said[1:]]
-        parts.append(f"machine code of {', '.join(TARGETS)} equal in {same} of {len(isa.differences)} configurations")
-        parts += [f"{gone} of base {'is' if gone == 1 else 'are'} gone"] if gone else []
-    elif isa.warnings and unseen:
-        parts = [f"machine code was not compared: {isa.warnings[0]}"]
-    parts += ["the same kernel files on both sides"] if nothing and judgement.cases else []
-    parts += [f"{plural(right, 'case')} right"] if right else []
-    if verdicts[:1] == [judgement.verdict] or not parts:  # what is no pass stands first
-        worst = judgement.verdict.exit_code and judgement.verdict is Verdict.worst(verdicts)
-        parts.insert(0 if worst else len(parts), judgement.why)
+        by_code = DECIDES.get(isa.verdict, Verdict.CANNOT_TELL)
+        if isa.verdict is not CodeVerdict.SAME and isa.why.rstrip(".") not in judgement.why:
+            parts.append((by_code, isa.why.rstrip(".")))
+        equal = f"machine code of {', '.join(TARGETS)} equal in {same} of {len(differences)} configurations"
+        parts.append((by_code, equal))
+        parts += [(Verdict.worst([Verdict.GONE]), f"{gone} of base gone")] if gone else []
+    elif isa and isa.warnings and unseen:
+        parts.append((Verdict.CANNOT_TELL, f"machine code was not compared: {isa.warnings[0]}"))
+    parts += [(Verdict.SAME, f"{plural(right, 'case')} right")] if right else []
     if unseen:
-        verdicts.append(Verdict.CANNOT_TELL)
-        parts.append(f"not looked at, for want of a GPU and of declared code: {', '.join(unseen)}")
-    return dataclasses.replace(judgement, verdict=Verdict.worst(verdicts), why="; ".join(parts))
+        nobody = "not looked at, for want of a GPU and of declared code"
+        parts.append((Verdict.CANNOT_TELL, f"{nobody}: {', '.join(unseen)}"))
+    parts.sort(key=lambda part: part[0].exit_code == 0)  # what is no pass stands first
+    verdict = Verdict.worst(verdict for verdict, _ in parts)
+    return dataclasses.replace(judgement, verdict=verdict, why="; ".join(why for _, why in parts))
 
 
 def _looked_at(trials: Sequence[Trial], compiled: Container[tuple[str, str]]) -> tuple[int, list[str]]:
@@ -338,9 +296,6 @@ _FAULT = re.compile(r"^\S+ \S+ \S+ on gfx\d+: (wrong|error|crash|hang): ")
 NOT_EXECUTED = "not executed: "
 """Begins a line of the measuring program about an arm, or an operator, that is not executed."""
 
-MAX_REASONS = 4
-"""Reasons not to execute that are shown."""
-
 
 def executed(
     judgement: Judgement, base: LocalCheckout, head: LocalCheckout, kernels: Sequence[str], console: Console
@@ -354,7 +309,6 @@ def executed(
     ended = _verified(head, kernels, console)
     faults = [plain(line) for line in ended.said if _FAULT.match(line)]
     reasons = [plain(line) for line in ended.said if line.startswith(NOT_EXECUTED)]
-    left = (*reasons[:MAX_REASONS], *[f"not executed: {len(reasons) - MAX_REASONS} more"][: len(reasons) > MAX_REASONS])
     where = f"executed for gfx942 and gfx950 in an emulator: {', '.join(kernels)}"
     if faults:
         faulty = list(dict.fromkeys(line.split()[0] for line in faults))
@@ -370,11 +324,11 @@ def executed(
             more = f"`ridgeline verify --arch gfx942 --arch gfx950 --kernel {faulty[0]}` says more"
             why = f"{[*new, *old][0]}; {more}; {why}"
         judgement = dataclasses.replace(judgement, verdict=verdict, why=why, warnings=(*judgement.warnings, *old[:1]))
-        return _with(judgement, f"{where}: {len(faults)} not right", *new, *old, *left)
+        return _with(judgement, f"{where}: {len(faults)} not right", *new, *old, *reasons)
     if ended.code == MEASURED:
-        return _with(judgement, f"{where}: {'what was executed' if left else 'every small case'} is right", *left)
+        return _with(judgement, f"{where}: {'what was executed' if reasons else 'every small case'} is right", *reasons)
     if ended.code == NOTHING:
-        return _with(judgement, *(left or [f"not {where}: no small case"]))
+        return _with(judgement, *(reasons or [f"not {where}: no small case"]))
     how = "a module is broken" if ended.code == FAULTS else ended.last
     return dataclasses.replace(judgement, warnings=(*judgement.warnings, plain(f"not {where}: {how}")))
 

@@ -6,7 +6,6 @@ Times are **seconds**; a ratio is head time / base time, above 1 is slower.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -36,7 +35,7 @@ class PairedRounds:
 
     number: of the trial; it tells which cases shared processes.  Sample i of every array belongs to round i.
     `baseline_*` is the baseline, timed in the same rounds by the process of the same side; None where there
-    is none.
+    is none.  clocks_mhz: median SM clocks while base, and head, was at work; None where they were not read.
     """
 
     number: int
@@ -44,7 +43,7 @@ class PairedRounds:
     head: FloatArray
     baseline_base: FloatArray | None = None
     baseline_head: FloatArray | None = None
-    clocks: Mapping[Role, Clocks] | None = None
+    clocks_mhz: tuple[float, float] | None = None
 
     def scaled(self, base: float, head: float) -> PairedRounds:
         """Both arms of each side times a factor."""

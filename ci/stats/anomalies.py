@@ -12,7 +12,7 @@ from statistics import median
 
 import numpy as np
 
-from ci.stats import Clocks, FloatArray, PairedRounds, Role
+from ci.stats import FloatArray, PairedRounds, Role
 
 COLLAPSE_FACTOR = 3.0
 """A call this many times slower than the median of its arm has collapsed."""
@@ -39,10 +39,6 @@ FAST = MODES_SMALLEST / 2
 
 CLOCK_GAP = 0.005
 """SM clocks that differ by more than 0.5 % between the arms explain that much of a ratio."""
-
-POWER_GAP_W = 25.0
-"""Watts between the arms that are reported: 3.5 % of the 700 W cap of an H200, beyond the +-10 W seen between runs
-(2026-11-20)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,23 +217,10 @@ def too_fast(log_ratio: float) -> list[str]:
 
 
 def clock_warnings(trials: Sequence[PairedRounds]) -> list[str]:
-    """What the device reported differently for the two arms: clocks, power, throttling."""
-    known = [t.clocks for t in trials if t.clocks and "base" in t.clocks and "head" in t.clocks]
-    pairs = [(clocks["base"], clocks["head"]) for clocks in known]
-    mhz, watts, warnings = _medians(pairs, "sm_clock_mhz"), _medians(pairs, "power_w"), []
-    if mhz and abs(change := mhz[1] / mhz[0] - 1) > CLOCK_GAP:
-        warnings.append(
-            f"the arms ran at different SM clocks: base {mhz[0]:.0f} MHz, head {mhz[1]:.0f} MHz ({change:+.1%})"
-        )
-    if watts and abs(watts[1] - watts[0]) > POWER_GAP_W:
-        warnings.append(f"the arms drew different power: base {watts[0]:.0f} W, head {watts[1]:.0f} W")
-    if differs := sum(base.throttle != head.throttle for base, head in pairs):
-        reasons = ", ".join(sorted({clocks.throttle or "none" for pair in pairs for clocks in pair}))
-        warnings.append(f"throttling differed between the arms in {differs} of {len(pairs)} trials ({reasons})")
-    return warnings
-
-
-def _medians(pairs: Sequence[tuple[Clocks, Clocks]], field: str) -> tuple[float, float] | None:
-    known = [(getattr(base, field), getattr(head, field)) for base, head in pairs]
-    known = [(base, head) for base, head in known if base and head]
-    return (median(base for base, _ in known), median(head for _, head in known)) if known else None
+    """Whether the SM clocks differed while each arm was at work."""
+    known = [trial.clocks_mhz for trial in trials if trial.clocks_mhz]
+    if not known:
+        return []
+    base, head = map(median, zip(*known, strict=True))
+    sentence = f"the arms ran at different SM clocks: base {base:.0f} MHz, head {head:.0f} MHz ({head / base - 1:+.1%})"
+    return [sentence] if abs(head / base - 1) > CLOCK_GAP else []

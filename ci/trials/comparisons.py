@@ -9,12 +9,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
 from benchmarks.shapes import Unfit, anything, numbers, one_of, record, table, whole
 from benchmarks.trial_file import FORMAT, WORST_FIRST, Status, not_looked_at
-from ci.stats import Clocks, PairedRounds, Role
+from ci.stats import PairedRounds, Role
 from ci.trials.file import Rejected, parse, unpacked
 from ci.trials.trial import Arm, CaseResult, Declaration, Json, Trial, ran_differently, unfit
 
@@ -284,7 +285,7 @@ class _CaseTrials:
                 problems.append(f"trial {number}: {counts}; a trial has equally many")
                 continue
             baseline = self.baseline_rounds(result, len(base))
-            timed.append(PairedRounds(number, base, head, *baseline, _clocks(self.operator.trials[number])))
+            timed.append(PairedRounds(number, base, head, *baseline, _clocks_mhz(self.operator.trials[number])))
         return tuple(timed), tuple(problems)
 
     def baseline_rounds(self, result: CaseResult, rounds: int) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -330,22 +331,10 @@ def _status(arms: Sequence[Arm]) -> Status:
     return next((status for status in WORST_FIRST if status in ended), Status.MISSING)
 
 
-def _clocks(trial: Trial) -> dict[Role, Clocks] | None:
-    """What the devices reported while each side was at work; None unless the readings say so for both."""
-    of_role = {role: [reading for reading in trial.state.during if reading.role == role] for role in ROLES}
-    return {role: _middle(readings) for role, readings in of_role.items()} if all(of_role.values()) else None
-
-
-def _middle(readings: Sequence[Clocks]) -> Clocks:
-    """Median clock, power and temperature, and every word on throttling."""
-    throttled = {reading.throttle or "none" for reading in readings} - {"none"}
-    known = ([getattr(r, name) for r in readings] for name in ("sm_clock_mhz", "power_w", "temperature_c"))
-    clock, power, temperature = (_median([float(value) for value in values if value is not None]) for values in known)
-    return Clocks(clock, power, temperature, ", ".join(sorted(throttled)))
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return float(np.median(values)) if values else None
+def _clocks_mhz(trial: Trial) -> tuple[float, float] | None:
+    """Median SM clock while base, and head, was at work; None unless the readings say it of both."""
+    base, head = ([r.sm_clock_mhz for r in trial.state.during if r.role == role and r.sm_clock_mhz] for role in ROLES)
+    return (median(base), median(head)) if base and head else None
 
 
 # Recorded trials: trial files, and replay files (.github/ARCHITECTURE.md), plain or gzip.

@@ -57,7 +57,6 @@ def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_p
     assert found["ratio"] > 2
     assert found["trials"] == len(found["steps"]) <= 20
     assert found["steps"][:3] == stopped["steps"]
-    assert found["classes"] <= 7
     assert {one["name"] for one in found["skipped"]} <= {commits[toys.BROKEN]}
     last = found["steps"][-1]
     assert (last["base"], last["head"]) == (commits[toys.SLOWER - 1], commits[toys.SLOWER])

@@ -81,7 +81,7 @@ def test_a_lost_hint_is_a_regression_and_a_comment_is_not(run):
     code, out = run("main~1", "main", "--arch", "gfx942", "--show")
     assert code == 1
     assert "! stores to remote ranks went from 16 B to 2 B per lane: 64 global_store_short" in out
-    assert "@@ no loop @@" in out
+    assert "+global_store_short _, _, off" in out
     code, out = run("main~2", "main~1", "--arch", "gfx942", "--json")
     assert (code, json.loads(out)["verdict"]) == (0, "SAME")
     code, out = run("main~1", "--arch", "gfx942", "--json")

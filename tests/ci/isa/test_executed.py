@@ -62,7 +62,7 @@ def test_bytes_moved_count_where_memory_is_busiest():
     assert found.alarms[0].rule == Rule.MEMORY_REQUESTS
     assert found.alarms[0].sentence == "bytes moved +6 % (25600 → 27136): SLOWER is expected of a memory-bound case"
     assert "of the bytes requested from memory are used: 80.0 % → 75.5 %" in {one.sentence for one in found.findings}
-    assert "bytes moved +6 %" in terminal(judgement).plain
+    assert "bytes moved +6 %" in terminal(judgement)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_what_the_emulator_cannot_execute_is_said_and_never_broken():
     judgement = compare(tree(gap, other), tree(gap, other), IsaPolicy())
     assert judgement.verdict is CodeVerdict.SAME
     assert judgement.warnings == ("not executed for gfx942, gfx950: gemm/triton (2 cases): V_DOT9 cannot be executed",)
-    large = listing(tree(other | {"at": "", "why": "it is too large"})).plain
+    large = listing(tree(other | {"at": "", "why": "it is too large"}))
     assert "gemm/triton on gfx950 (one, two): not executed: it is too large" in large
 
 
@@ -162,7 +162,7 @@ def test_a_launch_that_base_does_not_declare_is_new_and_one_that_head_does_not_i
 
 
 def test_the_listing_says_what_was_executed_and_what_bounds_it():
-    text = listing(tree(launch(lds_cycles=330), launch(cases=("two",), why="no memory"))).plain
+    text = listing(tree(launch(lds_cycles=330), launch(cases=("two",), why="no memory")))
     assert "gemm/triton [executed, m1_n2] on gfx942 (one): 704 instructions, 1024 matrix cycles" in text
     assert "400 requests of 64 B (80 % used), 330 LDS cycles (10 of bank conflicts)" in text
     assert "at most 80 % of the roofline by memory" in text

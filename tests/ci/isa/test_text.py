@@ -38,7 +38,7 @@ JUDGEMENT = compare(BASE, HEAD, IsaPolicy())
 
 
 def test_the_terminal(golden):
-    golden("isa/terminal.txt", terminal(JUDGEMENT).plain)
+    golden("isa/terminal.txt", terminal(JUDGEMENT))
 
 
 def test_what_many_configurations_share_is_told_once():
@@ -65,7 +65,7 @@ def test_what_many_configurations_share_is_told_once():
         )
 
     judgement = compare(side("a", narrow=False, bytes_=3400), side("b", narrow=True, bytes_=3404), IsaPolicy())
-    assert terminal(judgement).plain.splitlines()[1:] == [
+    assert terminal(judgement).splitlines()[1:] == [
         "SLOWER  all_gather/triton on gfx942 (small)",
         "    ! stores to remote ranks went from 16 B to 2 B per lane: 128 global_store_short",
         "      VGPRs: 86 → 136",
@@ -73,7 +73,7 @@ def test_what_many_configurations_share_is_told_once():
         "    + the same for 2 more: 2 on gfx950",
         "CHANGED  gemm/triton on gfx942 (a)",
         "      code bytes: 3400 → 3404",
-        "    + so are 5 more: 2 on gfx942, 3 on gfx950",
+        "    + the same for 5 more: 2 on gfx942, 3 on gfx950",
     ]
 
 
@@ -86,7 +86,7 @@ def test_the_listing(golden):
         broken={"kernels.x": "ImportError: y"},
         failures={"gfx950": "it died"},
     )
-    golden("isa/listing.txt", listing(head).plain)
+    golden("isa/listing.txt", listing(head))
 
 
 CODE = """\
@@ -112,21 +112,19 @@ SHORT = CODE.replace(
 )
 
 
-def test_changed_instructions_stand_below_their_loop():
+def test_changed_instructions_are_indented_by_the_depth_of_their_loop():
     assert (
         code_diff(CODE, SHORT)
         == """\
-@@ loop L2 depth 2 @@
-  L2:
-  v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[6:7], v[0:3]
-  s_cbranch_scc1 L2
-@@ loop L1 depth 1 @@
-- global_store_dwordx4 v[6:7], v[20:23], off
-+ global_store_short v[6:7], v20, off
-+ global_store_short v[6:7], v21, off offset:2
-  s_cbranch_scc1 L1
-@@ no loop @@
-  s_endpgm
+@@ -4,6 +4,7 @@
+     _:
+     v_mfma_f32_16x16x16_f16 _, _, _, _
+     s_cbranch_scc1 _
+-  global_store_dwordx4 _, _, off
++  global_store_short _, _, off
++  global_store_short _, _, off offset:2
+   s_cbranch_scc1 _
+ s_endpgm
 """
     )
 

@@ -11,7 +11,7 @@ import pytest
 from ci.judging.judge import judge
 from ci.judging.policy import FloorRule, Policy, load
 from ci.judging.types import Verdict
-from ci.stats import Clocks, PairedRounds
+from ci.stats import PairedRounds
 from ci.stats.sequential import Progress
 from ci.trials.comparisons import Comparison, Status
 from tests.ci.judging import recorded_trials
@@ -168,8 +168,7 @@ def test_an_intermittent_collapse_of_head_is_slower():
 
 def test_clocks_that_differ_are_a_warning():
     comparison = made()
-    clocks = {"base": Clocks(1900.0), "head": Clocks(1700.0)}
-    trials = tuple(dataclasses.replace(t, clocks=clocks) for t in comparison.trials)
+    trials = tuple(dataclasses.replace(t, clocks_mhz=(1900.0, 1700.0)) for t in comparison.trials)
     case, _ = one(dataclasses.replace(comparison, trials=trials))
     assert any("different SM clocks" in w for w in case.warnings)
 
