@@ -115,17 +115,17 @@ from benchmarks import lifetime
 
 def orphan(*argv):
     \"\"\"Start a program as the child of a child that ends at once.\"\"\"
-    if not os.fork():
+    if not (child := os.fork()):
         subprocess.Popen(argv, start_new_session=True)
         os._exit(0)
+    os.waitpid(child, 0)
 
 before = lifetime.keeps_orphans()
 lifetime.keep_orphans()
 own = subprocess.Popen(["sleep", "60"])
 for argv in json.loads(sys.argv[1]):
     orphan(*argv)
-time.sleep(0.2)
-names = lifetime.end_strays(lambda child: child.process != own.pid, 0.3)
+names = lifetime.end_strays(lambda child: child.process != own.pid, 0.5)
 print(json.dumps({"before": before, "after": lifetime.keeps_orphans(), "names": names, "own": own.poll(),
                   "left": [child.name for child in lifetime.children()]}))
 own.kill()
@@ -137,7 +137,7 @@ own.kill()
     [
         ([], []),
         ([["sleep", "60"]], ["sleep"]),
-        ([["true"], ["sleep", "0.3"]], []),
+        ([["true"], ["sleep", "0.1"]], []),
         ([["sh", "-c", "sleep 60; true"]], ["sh", "sleep"]),
         ([["sleep", "60"]] * 12, ["sleep"] * 10 + ["2 more"]),
     ],
