@@ -2,7 +2,7 @@
 
 Every rank is a process of its own that runs the script from its first line.  One that is started as torchrun starts it
 finds torchrun's variables and a store of c10d.  One that would start its ranks itself (torch.multiprocessing.spawn,
-multiprocessing.Process and Pool) calls the function of its own rank instead.  Whatever address a
+multiprocessing.Process, torch.distributed.launcher) calls the function of its own rank instead.  Whatever address a
 script asks for, its process groups meet at the store of its side, as the other side runs at the same time.
 """
 
@@ -17,6 +17,7 @@ import linecache
 import os
 import pickle
 import queue
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +54,8 @@ class Ranks:
         self._server: Any = None
         self._processes: list[Any] = []
         self.before_group: Callable[[FrameType], None] = lambda frame: None
-        self._passed = itertools.count()
+        self._queues, self._exchanges = itertools.count(), itertools.count()
+        self._held: list[tuple[Any, Any]] = []
 
     def variables(self) -> dict[str, str]:
         """What torchrun sets for a process of one node."""
@@ -216,7 +218,7 @@ class Ranks:
         import multiprocessing.context
 
         for owner in (module, multiprocessing, multiprocessing.context.BaseContext):
-            for name in ("Queue", "SimpleQueue", "JoinableQueue", "Pool"):
+            for name in ("Queue", "SimpleQueue", "JoinableQueue", "Manager", "Pool"):
                 if real := getattr(owner, name, None):
                     setattr(owner, name, self._passing(name, real, owns))
 
@@ -229,7 +231,9 @@ class Ranks:
             if name == "Pool":
                 given = [one for one in args if not hasattr(one, "get_start_method")]  # a method of a context, too
                 return SharedPool(self._results, kwargs.get("processes", given[0] if given else None))
-            return self._alone(own()) if self.world == 1 else self._queue()
+            if self.world == 1:
+                return self._alone(own())
+            return SharedManager(own, self._queue, self._holding) if name == "Manager" else self._queue()
 
         return made
 
@@ -257,6 +261,39 @@ class Ranks:
 
         return spawn
 
+    def of_launcher(self, module: Any) -> None:
+        """torch.distributed.launcher.api: as torchrun, for a function; a program that it is given is not seen."""
+        real = module.launch_agent
+
+        @functools.wraps(real)
+        def launch_agent(config: Any, entrypoint: Any, args: Sequence[Any], **more: Any) -> Any:
+            if not callable(entrypoint):
+                return real(config, entrypoint, args, **more)
+            with self._of_a_process(config.nproc_per_node * config.max_nodes, "torch.distributed.launcher"):
+                return {self.rank: entrypoint(*args)}
+
+        module.launch_agent = launch_agent
+
+    def of_subprocess(self, module: Any, run_script: Callable[[str, Sequence[str]], None]) -> None:
+        """subprocess: a torchrun that it starts is a run of the script here, by run_script(path, arguments)."""
+
+        def running(name: str, real: Any) -> Any:
+            @functools.wraps(real)
+            def run(args: Any, *more: Any, **named: Any) -> Any:
+                if (asked := of_torchrun(args)) is None:
+                    return real(args, *more, **named)
+                from torch.distributed.run import determine_local_world_size, parse_args
+
+                found = parse_args(asked)
+                with self._of_a_process(determine_local_world_size(found.nproc_per_node), "torchrun"):
+                    run_script(os.path.join(named.get("cwd") or "", found.training_script), found.training_script_args)
+                return module.CompletedProcess(args, 0, "", "") if name == "run" else 0
+
+            return run
+
+        for name in ("run", "call", "check_call"):
+            setattr(module, name, running(name, getattr(module, name)))
+
     def take(self, process: Any) -> None:
         """A multiprocessing.Process that the script starts as a rank: the first `join` has all that it starts."""
         self._processes.append(process)
@@ -273,16 +310,37 @@ class Ranks:
         mine: dict[int, Any] = {}
         with self._of_a_process(processes, "multiprocessing.Pool"):
             mine |= {number: call() for number, call in calls.items() if number % self.world == self.rank}
+        return {number: result for results in self._exchanged(mine) for number, result in results.items()}
+
+    def _exchanged(self, mine: Any) -> list[Any]:
+        """What each rank brings, by rank; all are here then."""
         if self.world == 1:
-            return mine
-        name = f"results {next(self._passed)}"
+            return [mine]
+        name = f"exchange {next(self._exchanges)}"
         self._store.set(f"{name}/{self.rank}", pickle.dumps(mine))
         self.meet()
-        of_ranks = (pickle.loads(self._store.get(f"{name}/{rank}")) for rank in range(self.world))
-        return {number: result for results in of_ranks for number, result in results.items()}
+        return [pickle.loads(self._store.get(f"{name}/{rank}")) for rank in range(self.world)]
 
-    def _queue(self) -> SharedQueue:
-        return SharedQueue(self._store, next(self._passed), self._run_started)
+    def _queue(self, *_: Any, **__: Any) -> SharedQueue:
+        return SharedQueue(self._store, next(self._queues), self._run_started)
+
+    def _holding(self, held: Any) -> Any:
+        """A dict or list whose additions of all ranks come together where a started process ends."""
+        self._held.append((held, held.copy()))
+        return held
+
+    def _settle(self) -> None:
+        """Give what is held on each rank what the others added."""
+        if self._held:
+            of_ranks = self._exchanged([additions(held, before) for held, before in self._held])
+            for (held, before), *added in zip(self._held, *of_ranks, strict=True):
+                more = list(itertools.chain(*added))
+                if isinstance(held, dict):
+                    held.update(more)
+                    before.update(held)
+                else:
+                    held[len(before) :] = more
+                    before[:] = held
 
     def _run_started(self) -> None:
         """Run this rank's of the processes that the script has started."""
@@ -301,6 +359,7 @@ class Ranks:
 
         if dist.is_initialized():
             dist.destroy_process_group()
+        self._settle()
 
     def expect(self, world: int, what: str) -> None:
         """SeveralProcesses for another number of ranks than there are."""
@@ -313,6 +372,19 @@ class Ranks:
 def is_distributed(file: str) -> bool:
     """Whether the processes that a file starts are ranks, for all that its text says."""
     return any("distributed" in line for line in linecache.getlines(file))
+
+
+TORCHRUN = ("torch.distributed.run", "torch.distributed.launch")
+"""Modules that are torchrun."""
+
+
+def of_torchrun(command: Any) -> list[str] | None:
+    """The arguments of a command that is torchrun, None for another one."""
+    words = shlex.split(command) if isinstance(command, str) else [os.fsdecode(one) for one in command]
+    if os.path.basename(words[0] if words else "") == "torchrun":
+        return words[1:]
+    at = next((at for at, word in enumerate(words) if word in TORCHRUN and words[at - 1] == "-m"), None)
+    return None if at is None else words[at + 1 :]
 
 
 class Joined:
@@ -372,10 +444,12 @@ def of_symmetric_memory(module: ModuleType) -> None:
     kind.multicast_ptr = property(multicast_ptr)  # type: ignore[union-attr]
 
 
-# What a script passes between the ranks that it would start itself: by queues, and as results of a pool.
+# What a script passes between the ranks that it would start itself: by queues, by what a manager holds, and as results
+# of a pool.
 #
-# Every rank runs the script from its first line, and so has queues and pools of its own where the script thinks of one.
-# What a rank puts into a queue is for all, in one order.
+# Every rank runs the script from its first line, and so has queues, dicts and lists of its own where the script thinks
+# of one.  What a rank puts into a queue is for all, in one order; what it adds to a dict or list, others have once all
+# have ended what the script started.
 
 
 class SharedQueue:
@@ -417,6 +491,47 @@ class SharedQueue:
         """Nothing to end."""
 
     put_nowait, join_thread, cancel_join_thread, join, task_done = put, close, close, close, close
+
+
+def additions(held: Any, before: Any) -> list[Any]:
+    """What a list, or the items that a dict, holds that it did not hold before."""
+    if isinstance(held, dict):
+        return [(key, value) for key, value in held.items() if key not in before or before[key] is not value]
+    return held[len(before) :]
+
+
+class SharedManager:
+    """multiprocessing.Manager: its queues, dicts and lists; all else is of a manager of this rank's own.
+
+    real: makes that one.  queue: makes a queue of all ranks.  holding: see Ranks._holding.
+    """
+
+    def __init__(self, real: Callable[[], Any], queue: Callable[..., Any], holding: Callable[[Any], Any]) -> None:
+        self._real, self._holding, self._own = real, holding, None
+        self.Queue = self.JoinableQueue = queue
+
+    def dict(self, *args: Any, **kwargs: Any) -> Any:
+        """A dict of all ranks."""
+        return self._holding(dict(*args, **kwargs))
+
+    def list(self, *args: Any) -> Any:
+        """A list of all ranks."""
+        return self._holding(list(*args))
+
+    def __getattr__(self, name: str) -> Any:
+        self._own = self._own or self._real()
+        return getattr(self._own, name)
+
+    def shutdown(self) -> None:
+        """End the manager of its own, if there is one."""
+        if self._own is not None:
+            self._own.shutdown()
+
+    def __enter__(self) -> SharedManager:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
 
 
 Calls = dict[int, Callable[[], Any]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
 import functools
 import itertools
 import linecache
@@ -43,8 +44,18 @@ def run(task: JsonObject, channel: Any) -> JsonObject:
     clocks = own_clocks.OwnClocks(to)
     random.seed(what.seed)
 
-    changes = functools.partial(_change, to=to, ranks=ranks, what=what, programs=programs)
-    with changing(changes):
+    def run_other(script: str, arguments: Sequence[str]) -> None:
+        main, argv = sys.modules["__main__"], sys.argv[:]
+        path = os.path.abspath(script)
+        _execute(dataclasses.replace(what, script=path, source=path, arguments=arguments), clocks, to)
+        sys.modules["__main__"], sys.argv[:] = main, argv
+
+    def change(name: str) -> Change | None:
+        if name == "subprocess":
+            return lambda module: ranks.of_subprocess(module, run_other)
+        return _change(name, to, ranks, what, programs)
+
+    with changing(change):
         ended = _ended(what, clocks, to)
         if os.getpid() != to.process:  # forked by the script, and left by what it raised: the channel is its parent's
             os._exit(ended["code"])
@@ -155,6 +166,7 @@ def _change(name: str, to: Interceptor, ranks: Ranks, what: ScriptTask, programs
         "torch": lambda module: _of_torch(module, what),
         "torch.distributed": lambda module: ranks.of_distributed(module, what.on_cpu),
         "torch.distributed._symmetric_memory": of_symmetric_memory,
+        "torch.distributed.launcher.api": ranks.of_launcher,
         "torch.multiprocessing": lambda module: ranks.of_multiprocessing(module, to.is_users),
         "torch._inductor.runtime.triton_heuristics": to.tuning.of_inductor,
         "torch._inductor.runtime.compile_tasks": of_compile_tasks,

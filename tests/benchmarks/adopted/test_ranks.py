@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,7 +13,7 @@ from benchmarks.adopted import session
 from benchmarks.adopted.session import ScriptSession
 from benchmarks.adopted.sides import ScriptSide, disagreement, joint_end, joint_facts, joint_starts
 from benchmarks.adopted.survey import sets_variables
-from benchmarks.worker.scripts.ranks import Ranks, SeveralProcesses, SharedPool, SharedQueue
+from benchmarks.worker.scripts.ranks import Ranks, SeveralProcesses, SharedManager, SharedPool
 from tests.kit import mostly_nightly
 
 LIBRARY = """
@@ -147,15 +149,24 @@ STARTS = {
     "    pool.close()\n"
     "    pool.join()\n"
     "    assert [one.get() for one in asked] == [0, 1]",
+    "launcher": "from torch.distributed.launcher.api import LaunchConfig, elastic_launch\n"
+    "def own(world):\n    start(int(os.environ['RANK']), world)\n"
+    "elastic_launch(LaunchConfig(1, 1, 2, rdzv_endpoint='localhost:0'), own)(2)",
+    "torchrun": "import subprocess, sys\n"
+    "command = [sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node=2', 'bench/inner.py', '--fast']\n"
+    "subprocess.run(command, check=True)",
 }
 
 
-@pytest.mark.parametrize("start", mostly_nightly(STARTS, "spawn"))
+@pytest.mark.parametrize("start", mostly_nightly(STARTS, "spawn", "torchrun"))
 @pytest.mark.slow
 def test_ranks_that_a_script_starts_itself_are_taken_over(adopt, start):
     script = f"{BY_SPAWN}\nif __name__ == '__main__':\n    import torch.multiprocessing as mp\n"
     script += "".join(f"    {line}\n" for line in STARTS[start].splitlines())
-    files = {"mylib/__init__.py": LIBRARY}
+    files = {
+        "mylib/__init__.py": LIBRARY,
+        "bench/inner.py": f"import sys\nassert sys.argv[1:] == ['--fast']\n{BY_TORCHRUN}",
+    }
     found = adopt(script, "--device", "cpu", "--deadline", "30", head=files, base=files)
     assert found.code == 0, found.said
     assert [arm["status"] for arm in found.arms().values()] == ["ok", "ok"]
@@ -174,15 +185,30 @@ def event(line, **more):
     return {"event": "seen", "line": line, "backend": "mine", "case": "x=1", **more}
 
 
-def test_what_a_rank_puts_into_a_queue_all_ranks_have():
+def test_what_a_rank_passes_on_all_ranks_have(monkeypatch):
     from torch.distributed import HashStore
 
-    store, ran = HashStore(), []
-    queues = [SharedQueue(store, 0, lambda: ran.append(True)) for _ in range(2)]
-    queues[1].put({"turn": 1})
-    assert [one.get() for one in queues] == [{"turn": 1}, {"turn": 1}]
-    assert queues[0].empty()
-    assert ran
+    store, both = HashStore(), threading.Barrier(2)
+    monkeypatch.setattr(Ranks, "_store", store)
+    monkeypatch.setattr(Ranks, "meet", lambda _: both.wait())
+
+    def rank(number):
+        own = Ranks(number, 2)
+        manager = SharedManager(dict, own._queue, own._holding)  # a real one is not needed
+        results, rows, passed = manager.dict(size=1), manager.list(), manager.Queue()
+        for turn in range(2):
+            with own._of_a_process(2, "a test"):
+                results[f"rank {number}"] = turn
+                rows.append((turn, number))
+                if number == 1:
+                    passed.put({"turn": turn})
+            assert passed.get() == {"turn": turn}
+        assert passed.empty()
+        return results, rows
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(rank, range(2))
+    assert first == second == ({"size": 1, "rank 0": 1, "rank 1": 1}, [(0, 0), (0, 1), (1, 0), (1, 1)])
 
 
 def test_calls_of_a_pool_are_made_once_when_their_results_are_wanted():
