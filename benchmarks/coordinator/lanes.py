@@ -95,7 +95,7 @@ class Quiet:
     def pause(self) -> None:
         """Between two requests of a lane: let those be timed that want to.  Raises Stopped."""
         with self._change:
-            self._refuse()
+            self.refuse()
             goes_on = not self._timing and not self._late()
             if goes_on and self.in_lane():
                 self._works()
@@ -149,10 +149,6 @@ class Quiet:
 
     def refuse(self) -> None:
         """Stopped if a lane is not to go on."""
-        with self._change:
-            self._refuse()
-
-    def _refuse(self) -> None:
         if self._stopped:
             raise Stopped("the session ends")
 
@@ -179,7 +175,7 @@ class Quiet:
 
     def _wait(self, until: Callable[[], bool]) -> None:
         self._change.wait_for(lambda: self._stopped or until())
-        self._refuse()
+        self.refuse()
 
 
 # Where the wall time of a trial goes: each second is that of the request that the processes were then doing.

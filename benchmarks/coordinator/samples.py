@@ -280,19 +280,21 @@ def secret() -> int:
 def with_spot_checks(schedule: Sequence[PlannedArm]) -> list[PlannedSample]:
     """The samples of a schedule, in its order, with the spot checks of every arm between them."""
     found = [PlannedSample(arm) for arm in schedule]
-    for arm in dict.fromkeys(schedule):
-        for kind in OF_A_POINT if arm.point else OF_AN_ARM:
-            found.insert(SECRETS.randrange(len(found) + 1), PlannedSample(arm, kind))
+    for check in _spot_checks(dict.fromkeys(schedule)):
+        found.insert(SECRETS.randrange(len(found) + 1), check)
     return found
 
 
 def spot_checks_after(arms: Sequence[PlannedArm], rounds: int) -> dict[int, list[PlannedSample]]:
     """The spot checks of every arm by the number of bursts after which they come."""
     found: dict[int, list[PlannedSample]] = {}
-    for arm in arms:
-        for kind in OF_A_POINT if arm.point else OF_AN_ARM:
-            found.setdefault(SECRETS.randint(1, rounds * len(arms)), []).append(PlannedSample(arm, kind))
+    for check in _spot_checks(arms):
+        found.setdefault(SECRETS.randint(1, rounds * len(arms)), []).append(check)
     return found
+
+
+def _spot_checks(arms: Iterable[PlannedArm]) -> list[PlannedSample]:
+    return [PlannedSample(arm, kind) for arm in arms for kind in (OF_A_POINT if arm.point else OF_AN_ARM)]
 
 
 def spot_sentence(report: Json) -> str:

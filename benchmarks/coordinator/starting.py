@@ -93,18 +93,13 @@ def begin(python: str) -> None:
         next(_servers_for(python, environment()), None)
 
 
-def prepare(python: str) -> None:
-    """Have the server of a Python ready, so that no start waits for it where an interrupt must wait too.
+@contextlib.contextmanager
+def ready(python: str) -> Iterator[None]:
+    """With the server of a Python ready, a block that starts processes and stores them, and is not interrupted.
 
     OSError if there is no such Python.
     """
     any(server.waited() for server in _servers_for(python, environment()))
-
-
-@contextlib.contextmanager
-def ready(python: str) -> Iterator[None]:
-    """With the server of a Python ready, a block that starts processes and stores them, and is not interrupted."""
-    prepare(python)
     with deferred():
         yield
 

@@ -141,12 +141,9 @@ def _origin(text: str | None) -> str:
         told = json.loads(text or "{}")
     except ValueError:
         return ""
-    if not isinstance(told, dict) or not told:
-        return ""
-    commit = str(told.get("vcs_info", {}).get("commit_id", ""))[:8]
-    if commit:
-        return f"{re.sub(r'^.*?//(?:[^/@]*@)?|[.]git$', '', str(told.get('url', '')))}, {commit}"
-    return "built from a folder" if "dir_info" in told else "from a file"
+    if commit := told.get("vcs_info", {}).get("commit_id", "")[:8]:
+        return f"{re.sub(r'^.*?//(?:[^/@]*@)?|[.]git$', '', told['url'])}, {commit}"
+    return "built from a folder" if "dir_info" in told else "from a file" if told else ""
 
 
 # What a sweep could try of a kernel: for each case and backend the knobs in use, their rule and the candidates.

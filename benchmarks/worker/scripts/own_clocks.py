@@ -224,7 +224,7 @@ class _Begin:
     host: bool
 
 
-class _Total(Exception):
+class _Total(_Untaken):
     """Why a region is taken for the time of the whole script, or of a part of it that is no benchmark."""
 
 
@@ -303,7 +303,7 @@ class _Rewriter(ast.NodeTransformer):
                 continue
             try:
                 made, name = self._handed_over(inside, begins)
-            except (_Untaken, _Total) as why:
+            except _Untaken as why:
                 told = self.totals if isinstance(why, _Total) else self.untaken
                 told.append(f"{self._file}:{inside[0].lineno}: {why}")
                 continue
@@ -316,7 +316,7 @@ class _Rewriter(ast.NodeTransformer):
         """Statements in place of a profiler's `with`, which runs as it stands beside what is handed over."""
         try:
             made, _ = self._handed_over([node], _Begin(node.items[0].context_expr, False), node.body, "profiler")
-        except (_Untaken, _Total) as why:
+        except _Untaken as why:
             self.untaken.append(f"{self._file}:{node.lineno}: {why}")
             return [node]
         return [ast.copy_location(one, node) for one in made]

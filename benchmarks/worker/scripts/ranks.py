@@ -61,13 +61,10 @@ class Ranks:
         """What torchrun sets for a process of one node."""
         if self.world == 1:
             return {}
-        of_rank = dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(self.rank))
-        of_world = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"), str(self.world))
-        group = {"GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "ROLE_NAME": "default"}
-        elastic = {"RESTART_COUNT": "0", "MAX_RESTARTS": "0", "RUN_ID": "none", "USE_AGENT_STORE": "True"}
-        return (
-            of_rank | of_world | group | self._address() | {f"TORCHELASTIC_{key}": one for key, one in elastic.items()}
-        )
+        of_rank = dict.fromkeys(("RANK", "LOCAL_RANK"), str(self.rank))
+        of_world = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(self.world))
+        elastic = {"GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+        return of_rank | of_world | elastic | self._address()
 
     def _address(self) -> dict[str, str]:
         return {"MASTER_ADDR": ADDRESS, "MASTER_PORT": str(self._port)}

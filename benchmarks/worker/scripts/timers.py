@@ -57,10 +57,14 @@ def of_triton(module: Any, to: Interceptor) -> None:
     _replace(module, DO_BENCH, to, _do_bench)
 
 
-def _do_bench(name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+def _do_bench(
+    name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args: Any, named: Any = None, **kwargs: Any
+) -> Any:
+    """named: parameters that are known of the closure."""
     asked = _asked(original, (fn, *args), kwargs)
+    before, cleared = asked.get("preamble_fn"), tuple(asked.get("grad_to_none") or ())
     hot = name == "do_bench_cudagraph"
-    timing = to.time(TimerCall(name, fn, (fn,), tuple(asked.get("grad_to_none") or ()), hot=hot), frame)
+    timing = to.time(TimerCall(name, fn, (fn, before), cleared, before, hot=hot, named=named or {}), frame)
     quantiles = asked.get("quantiles", asked.get("percentiles"))
     return summary([1e3 * one for one in timing.seconds], quantiles, str(asked.get("return_mode", "mean")))
 
@@ -88,13 +92,10 @@ def of_iris(module: Any, to: Interceptor) -> None:
 
 def _iris_do_bench(name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
     """Ranks meet by our barrier, not by the timer's; what iris.bench sweeps names the closure."""
-    asked, swept = _asked(original, (fn, *args), kwargs), frame.f_locals.get("params")
+    swept = frame.f_locals.get("params")
     named = dict(swept) if isinstance(swept, dict) else {}
     named |= {"benchmark": bench.name} if hasattr(bench := frame.f_locals.get("bdef"), "name") else {}
-    before = asked.get("preamble_fn")
-    timing = to.time(TimerCall(f"iris.{name}", fn, (fn, before), before=before, named=named), frame)
-    times = [1e3 * one for one in timing.seconds]
-    return summary(times, asked.get("quantiles"), str(asked.get("return_mode", "mean")))
+    return _do_bench(f"iris.{name}", original, to, frame, fn, *args, named=named, **kwargs)
 
 
 # ---- torch -------------------------------------------------------------------------------------------------------

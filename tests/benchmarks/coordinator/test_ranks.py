@@ -14,9 +14,8 @@ import pytest
 from benchmarks.coordinator import ranks, worker_pools
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.ranks import Failure, PoolDied
-from benchmarks.coordinator.trial import Session
 from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting
-from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection
+from benchmarks.plan import HEAP_VARIABLE, HEAPS
 from benchmarks.trial_file import Status, Unfit, check
 from ci import harness
 from kernels import symmetric_heap
@@ -132,10 +131,6 @@ def test_a_crash_in_the_home_that_was_asked_for_is_the_end(pools):
     assert made.notes == []
 
 
-def told(world, **heaps):
-    return SimpleNamespace(ran={}, notes=[], setting=SimpleNamespace(world=world), heaps=heaps)
-
-
 @pytest.mark.parametrize(
     ("statuses", "everywhere"),
     [(["error", "error"], True), (["unsupported", "error"], False), (["ok", "error"], False)],
@@ -151,20 +146,6 @@ def test_the_rank_that_failed_first_speaks_for_all_and_whether_all_failed_alike_
     with pytest.raises(ranks.StepFailed) as error:
         pool._results(answers)
     assert (error.value.failure.why, error.value.failure.everywhere) == ("of rank 1", everywhere)
-
-
-def test_different_homes_are_a_warning_and_what_was_found_is_kept():
-    session = Session([Checkout("head", Path())], Protocol(), Selection())
-    try:
-        assert session.learn(told(2, base=FOUND, head={"home": "ipc"})) == []
-        assert session._heaps[2] == FOUND
-        said = session.learn(told(4, base={"home": "torch"}, head={"home": "ipc"}))
-        assert said == [
-            "the checkouts have their symmetric heaps in different homes (base: torch, head: ipc), which can be what "
-            "differs"
-        ]
-    finally:
-        session.__exit__()
 
 
 def test_the_names_of_the_homes_are_the_same_everywhere():
