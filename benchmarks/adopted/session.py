@@ -36,8 +36,12 @@ from benchmarks.plan import PlannedCase, Protocol, Selection, WarmUp
 from benchmarks.shapes import Json, JsonObject, built, text_digest
 from benchmarks.trial_file import Status
 
-ON_CPU = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), "")
-"""Variables of a process of `--device cpu`: it sees no GPU (benchmarks.worker.scripts.running)."""
+ON_CPU = {
+    **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), ""),
+    "TRITON_INTERPRET": "1",
+}
+"""Variables of a process of `--device cpu`: it sees no GPU, and Triton interprets what is not timed
+(benchmarks.worker.scripts.running)."""
 
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 """Variables of a rank: a process that is killed while it holds a multicast object of NVLink can take the GPUs out of

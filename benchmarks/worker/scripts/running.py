@@ -161,6 +161,10 @@ def _change(name: str, to: Interceptor, ranks: Ranks, what: ScriptTask, programs
     """What is changed in a module when it is imported."""
     if replace := timers.replacement(name):
         return lambda module: replace(module, to)
+    on_cpu: dict[str, Change] = {
+        "triton.runtime.driver": of_triton_driver,
+        "triton.runtime.interpreter": lambda module: of_triton_interpreter(module, lambda: to.busy),
+    }
     changes: dict[str, Change] = {
         "multiprocessing.process": programs.of_multiprocessing,
         "torch": lambda module: _of_torch(module, what),
@@ -173,7 +177,7 @@ def _change(name: str, to: Interceptor, ranks: Ranks, what: ScriptTask, programs
         "triton.runtime.autotuner": to.tuning.of_triton,
         "numpy": lambda module: module.random.seed(what.seed % 2**32),
     }
-    return changes.get(name)
+    return (changes | on_cpu if what.on_cpu else changes).get(name)
 
 
 def _of_torch(torch: Any, what: ScriptTask) -> None:
@@ -293,8 +297,10 @@ def _text(one: Any) -> str:
 # `--device cpu`: what a script asks of "cuda" it gets on the CPU, so that its torch closures run without a GPU.
 #
 # Tensors and modules go to the CPU whatever device they are sent to; events and streams are the host's clock; questions
-# about the device get an answer where a CPU has one.  Kernels of Triton, HIP and CUDA raise as they do on any machine
-# without a GPU.
+# about the device get an answer where a CPU has one.  A Triton kernel that the script launches outside of its timers
+# runs in Triton's interpreter, so that a script whose first lines compare a kernel with torch comes to its timers; in a
+# timed closure it raises, because an interpreter's time means nothing.  Kernels of HIP and CUDA raise as they do on any
+# machine without a GPU.
 
 
 GPUS = ("cuda", "hip", "xpu")
@@ -369,6 +375,52 @@ def of_torch(torch: Any, world: int) -> None:
             return func(*moved, **named)
 
     OnCpu().__enter__()
+
+
+class HostDriver:
+    """triton.runtime.driver.active: what scripts ask it before they launch anything."""
+
+    utils = SimpleNamespace()
+
+    def get_active_torch_device(self) -> Any:
+        """The CPU, which stands in for cuda:0."""
+        return sys.modules["torch"].device("cpu")
+
+    def get_current_target(self) -> SimpleNamespace:
+        """Neither "cuda" nor "hip"."""
+        return SimpleNamespace(backend="cpu", arch="cpu", warp_size=1)
+
+    def get_device_interface(self) -> Any:
+        """torch.cuda, as it answers here."""
+        return sys.modules["torch"].cuda
+
+    def get_benchmarker(self) -> Any:
+        """What an autotuner times by."""
+        return sys.modules["triton.testing"].do_bench
+
+    def get_current_device(self) -> int:
+        """The one that there is."""
+        return 0
+
+    get_current_stream = get_current_device
+
+
+def of_triton_driver(module: Any) -> None:
+    """Have Triton ask the CPU: there is no driver to load."""
+    module.driver.set_active(HostDriver())
+
+
+def of_triton_interpreter(module: Any, timing: Callable[[], bool]) -> None:
+    """Interpret a launch unless a closure is looked at or timed."""
+    launch = module.GridExecutor.__call__
+
+    @functools.wraps(launch)
+    def interpreted(*args: Any, **kwargs: Any) -> Any:
+        if timing():
+            raise RuntimeError("a Triton kernel needs a GPU; on the CPU it is interpreted, and that is never timed")
+        return launch(*args, **kwargs)
+
+    module.GridExecutor.__call__ = interpreted
 
 
 def _cpu(torch: Any, value: Any) -> Any:

@@ -375,6 +375,37 @@ print(do_bench(lambda: w(x)))
     assert found.arms()["head/script/call"]["status"] == "ok"
 
 
+def test_a_script_that_launches_a_triton_kernel_before_its_timers_on_the_cpu(adopt):
+    """As Triton's first tutorial does: the launch is interpreted, and never timed."""
+    script = """
+import torch, triton
+import triton.language as tl
+
+DEVICE = triton.runtime.driver.active.get_active_torch_device()
+assert triton.runtime.driver.active.get_current_target().backend not in ("cuda", "hip")
+
+@triton.jit
+def add_kernel(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, at < n) + tl.load(y + at, at < n), at < n)
+
+def add(x, y):
+    out = torch.empty_like(x)
+    add_kernel[(triton.cdiv(x.numel(), 64),)](x, y, out, x.numel(), BLOCK=64)
+    return out
+
+x, y = torch.rand(100, device=DEVICE), torch.rand(100, device="cuda")
+assert torch.equal(add(x, y), x + y)
+for provider, call in {"torch": lambda: x + y, "triton": lambda: add(x, y)}.items():
+    triton.testing.do_bench(call)
+"""
+    found = adopt(script, "--device", "cpu")
+    arms = found.arms()
+    assert arms["head/torch/call"]["status"] == "ok", found.said
+    assert arms["head/triton/call"]["status"] == "error"
+    assert "a Triton kernel needs a GPU" in arms["head/triton/call"]["why"]
+
+
 @pytest.mark.nightly
 def test_pytest_runs_a_file_of_tests(adopt):
     script = """
