@@ -11,13 +11,13 @@ import json
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from benchmarks import lifetime, trial_file
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
-from benchmarks.coordinator.orders import Report
+from benchmarks.coordinator.orders import MeasureOrder, Report
 from benchmarks.coordinator.ranks import Unkillable
 from benchmarks.lifetime import ENDING
 from benchmarks.plan import Protocol, UsageError
@@ -168,9 +168,20 @@ def knob(text: str) -> tuple[str, Any]:
     return key, setting
 
 
-def finished_trials(file: Path) -> int:
-    """Trials that a file has already: the next one has this number."""
-    return file.read_bytes().count(b"\n") if file.exists() and file.suffix != ".gz" else 0
+PRINTED = "{out}.{role}.txt"
+"""Where the end of what a script or a program printed at first is kept, beside the trial file."""
+
+
+def keep_printed(out: Path, printed: Mapping[str, str]) -> None:
+    """Write what each side printed.  printed: by role."""
+    for role, text in printed.items():
+        Path(PRINTED.format(out=out, role=role)).write_text(text)
+
+
+def next_trials(out: Path, operator: str, count: int) -> list[list[MeasureOrder]]:
+    """The order of so many trials after those that a file has."""
+    first = out.read_bytes().count(b"\n") if out.exists() and out.suffix != ".gz" else 0
+    return [[MeasureOrder(operator, (), first, count)]]
 
 
 # What became of the arms of a run or of a verification: counted once, for the exit code and for people.

@@ -314,10 +314,8 @@ class Unreadable(ValueError):
 def _parsed(source: str) -> ast.Module:
     try:
         return ast.parse(source)
-    except SyntaxError as error:
-        raise Unreadable(f"a file with kernels is not valid Python ({error.msg}, line {error.lineno})") from None
-    except ValueError:  # a null byte
-        raise Unreadable() from None
+    except (SyntaxError, ValueError) as error:  # a null byte
+        raise Unreadable(f"a file with kernels is not valid Python ({error})") from None
 
 
 @functools.lru_cache(maxsize=4096)

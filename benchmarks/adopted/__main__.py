@@ -27,9 +27,6 @@ from benchmarks.program import MEASURED, NOTHING, Tally
 from benchmarks.shapes import built
 from benchmarks.trial_file import ROLES, Status
 
-PRINTED = "{out}.{role}.txt"
-"""Where the end of what a script printed in the first trial is kept, beside the trial file."""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
@@ -74,7 +71,7 @@ def _run(given: MeasuredScript) -> int:
             session.warnings += warnings(survey)
             if given.told:
                 return _tell(session, given.told)
-            usual = [[MeasureOrder(script.operator, (), program.finished_trials(given.out), given.trials)]]
+            usual = program.next_trials(given.out, script.operator, given.trials)
             return _measure(session, orders.read() if given.orders else usual, given.out)
     except CannotRun as error:
         print(f"error: {error}", file=sys.stderr)
@@ -99,8 +96,7 @@ def _measure(session: ScriptSession, told: Iterable[Sequence[MeasureOrder]], out
     for line in session.trials(told):
         trial_file.append(out, line)
         tally.add_trial(line)
-        for role, text in session.printed.items():
-            Path(PRINTED.format(out=out, role=role)).write_text(text)
+        program.keep_printed(out, session.printed)
     code = tally.exit_code([session.script.operator])
     return MEASURED if code == NOTHING and tally.count(Status.UNTIMED) else code
 

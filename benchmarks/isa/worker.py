@@ -34,11 +34,10 @@ class Units:
         """
         found = discovered(modules)
         chosen = [k for k in found.kernels.values() if not choose["kernels"] or k.name in choose["kernels"]]
-        units = self._of_points(chosen, choose["points"])
-        units += [unit for kernel in chosen if not choose["points"] for unit in self._of_kernel(kernel, choose)]
+        units_of = self._of_points if choose["points"] else self._of_kernel
         broken = [{"module": b.module, "why": b.reason} for b in found.broken]
         return {
-            "units": units,
+            "units": [unit for kernel in chosen for unit in units_of(kernel, choose)],
             "broken": broken,
             "known": sorted(found.kernels),
             "backends": sorted({backend for kernel in chosen for backend in kernel.compilations}),
@@ -48,41 +47,37 @@ class Units:
     def of_arm(self, kernel: Any, backend: str, case: Any, knobs: JsonObject) -> list[Any]:
         """The compilations that a backend declares for a case with these knobs over config(); none if it refuses."""
         before = len(self.declared)
-        self._of_case(kernel, backend, kernel.compilations[backend], case, knobs)
+        self._of_case(kernel, backend, case.name, knobs)
         return [one for one in self.declared[before:] if one is not None]
 
     def _of_kernel(self, kernel: Any, choose: JsonObject) -> list[JsonObject]:
         units = []
-        for backend, declare in sorted(kernel.compilations.items()):
+        for backend in sorted(kernel.compilations):
             for case in kernel.cases if not choose["backends"] or backend in choose["backends"] else ():
                 if case.tier in choose["tiers"] and _matches(case.name, choose["cases"]):
-                    units += self._of_case(kernel, backend, declare, case, {})
+                    units += self._of_case(kernel, backend, case.name, {})
         return units
 
-    def _of_points(self, kernels: list[Any], points: list[JsonObject]) -> list[JsonObject]:
+    def _of_points(self, kernel: Any, choose: JsonObject) -> list[JsonObject]:
         """The units of points of a sweep, by their place in the list."""
-        units = []
-        for kernel in kernels:
-            cases = {case.name: case for case in kernel.cases}
-            for index, point in enumerate(points):
-                case, declare = cases.get(point["case"]), kernel.compilations.get(point["backend"])
-                name = {"kernel": kernel.name, **point, "label": ""}
-                if case is None:
-                    found = [self._unit(name | {"status": "refused", "why": f"no case {point['case']!r}"}, None)]
-                elif declare is None:
-                    found = [self._unit(name | {"status": "undeclared", "why": UNDECLARED}, None)]
-                else:
-                    found = self._of_case(kernel, point["backend"], declare, case, point["knobs"])
-                units += [unit | {"point": index} for unit in found]
-        return units
+        return [
+            unit | {"point": index}
+            for index, point in enumerate(choose["points"])
+            for unit in self._of_case(kernel, point["backend"], point["case"], point["knobs"])
+        ]
 
-    def _of_case(self, kernel: Any, backend: str, declare: Any, case: Any, knobs: JsonObject) -> list[JsonObject]:
-        spec = naming.contract("spec")
-        name = {"kernel": kernel.name, "backend": backend, "case": case.name}
+    def _of_case(self, kernel: Any, backend: str, case_name: str, knobs: JsonObject) -> list[JsonObject]:
+        spec, declare = naming.contract("spec"), kernel.compilations.get(backend)
+        case = next((case for case in kernel.cases if case.name == case_name), None)
+        name = {"kernel": kernel.name, "backend": backend, "case": case_name}
 
         def without(status: str, why: str) -> list[JsonObject]:
             return [self._unit(name | {"label": "", "status": status, "why": why}, None)]
 
+        if case is None:
+            return without("refused", f"no case {case_name!r}")
+        if declare is None:
+            return without("undeclared", UNDECLARED)
         if not _takes(declare, knobs):
             return without("refused", f"its isa() declaration does not take the knobs {', '.join(knobs)}; {TAKE_KNOBS}")
         place = spec.Place(world=case.world, device="meta", arch=self._arch, compute_units=self._compute_units)

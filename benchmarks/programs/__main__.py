@@ -13,19 +13,14 @@ import dataclasses
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from benchmarks import program, trial_file
 from benchmarks.coordinator import orders
-from benchmarks.coordinator.orders import MeasureOrder
 from benchmarks.plan import Protocol, UsageError
 from benchmarks.program import NOTHING, Tally
 from benchmarks.programs.reader import Program, ReaderError, declared
 from benchmarks.programs.session import NothingToRun, ProgramSession
 from benchmarks.shapes import Unfit, built
-
-PRINTED = "{out}.{role}.txt"
-"""Where what the first run of a side printed is kept, beside the trial file."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,15 +53,14 @@ def _run(given: MeasuredProgram) -> int:
     asked = _program(given.program)
     trial_file.check_writable(given.out)
     protocol = Protocol(given.rounds, given.trials, "hot", given.seed, deadline_s=given.deadline)
-    usual = [[MeasureOrder("", (), program.finished_trials(given.out), given.trials)]]
+    usual = program.next_trials(given.out, "", given.trials)
     tally = Tally()
     try:
         with ProgramSession(asked, given.checkouts, protocol, given.report, given.kept) as session:
             for line in session.trials(orders.read() if given.orders else usual):
                 trial_file.append(given.out, line)
                 tally.add_trial(line)
-            for role, text in session.printed.items():
-                Path(PRINTED.format(out=given.out, role=role)).write_text(text)
+            program.keep_printed(given.out, session.printed)
     except NothingToRun as error:
         print(error, file=sys.stderr)
         return NOTHING
