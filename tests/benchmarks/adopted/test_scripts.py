@@ -82,7 +82,7 @@ def test_a_script_with_many_timers_gets_what_it_expects_and_is_timed_on_both_sid
 
 def test_a_slower_side_is_seen_and_equal_outputs_agree(adopt):
     """The oracle: head does the same work many times over."""
-    slow = "def double(x):\n    for _ in range(40):\n        y = x * 2\n    return y\n"
+    slow = "def double(x):\n    for _ in range(400):\n        y = x * 2\n    return y\n"
     script = "import torch, mylib\nfrom triton.testing import do_bench\nx = torch.randn(256, 256)\n"
     found = adopt(script + "print(do_bench(lambda: mylib.double(x)))\n", head={"mylib/__init__.py": slow})
     arms = found.arms()
