@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -190,8 +190,10 @@ def _outcome(group: Sequence[Trial], position: Position, chosen: Callable[[Compa
     shift = _mean_shift(pairs, base < head) if pairs and not failed else None
     if not failed and shift is None:
         failed = {max(base, head): "the trial has no times of both sides"}
+    backends = {comparison.backend for comparison in compared}
+    labels = {place: _label(group, role, backends) for place, role in ((base, "base"), (head, "head"))}
     seconds = sum(trial.duration_s for trial in group)
-    return TrialOutcome(min(base, head), max(base, head), shift, failed, seconds)
+    return TrialOutcome(min(base, head), max(base, head), shift, failed, labels, seconds)
 
 
 def _mean_shift(pairs: Sequence[tuple[FloatArray, FloatArray]], rising: bool) -> float:
@@ -225,6 +227,18 @@ def _untimed(group: Sequence[Trial]) -> str:
 def _lacks(group: Sequence[Trial], role: str) -> str:
     broken = (module.reason for trial in group for module in trial.checkouts[role].broken)
     return next(broken, "it has no case that was asked for")
+
+
+def _label(group: Sequence[Trial], role: str, backends: Container[str]) -> str:
+    """What a side launched, code objects with their knobs, and by which versions; "" if some of it is not known."""
+    of_side = ((case, backend, arm) for trial in group for case, own, backend, arm in trial.arms() if own == role)
+    arms = [(case, backend, arm) for case, backend, arm in of_side if backend in backends]
+    if not arms or not all(arm.code_hash for _, _, arm in arms):
+        return ""
+    versions = [trial.checkouts[role].environment.requirements for trial in group]
+    return repr(
+        [*versions, *((case, backend, arm.code_hash, sorted(arm.knobs.items())) for case, backend, arm in arms)]
+    )
 
 
 # Trials of two places, measured now: one start of the measuring program each, into one file that is the memory.

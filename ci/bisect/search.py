@@ -40,6 +40,7 @@ class TrialOutcome:
     """What one trial of two positions came to.
 
     shift: log(time at high / time at low), None without times.  failed: why a position could not be measured.
+    labels: what the positions ran, "" where it is not known; equal labels are equal code with equal launch parameters.
     seconds: wall time.
     """
 
@@ -47,6 +48,7 @@ class TrialOutcome:
     high: int
     shift: float | None = None
     failed: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    labels: Mapping[int, str] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -328,9 +330,16 @@ def weights(same: Sequence[bool]) -> FloatArray:
     return np.asarray(np.where(equal, OTHER_CAUSE / equal.sum(), (1 - OTHER_CAUSE) / differing))
 
 
-def same_code(known: Labels) -> list[bool]:
-    """Of each change, whether it is known to leave the code as it was."""
-    return [before is not None and before == after for before, after in itertools.pairwise(known)]
+def same_code(known: Labels, launched: Mapping[int, str]) -> list[bool]:
+    """Of each change, whether it lies between positions with equal code.
+
+    known: what was known before.  launched: what trials said of the positions that they measured.
+    """
+    same = [before is not None and before == after for before, after in itertools.pairwise(known)]
+    for low, high in itertools.pairwise(sorted(place for place, label in launched.items() if label)):
+        if launched[low] == launched[high]:
+            same[low:high] = [True] * (high - low)
+    return same
 
 
 # The search itself.
@@ -362,9 +371,10 @@ def state_of(
     places: Sequence[RowPlace], known: Labels, rules: SearchRules, outcomes: Sequence[TrialOutcome]
 ) -> SearchState:
     """What these outcomes say.  Raises BisectError if one of the ends cannot be measured."""
+    launched = {position: label for trial in outcomes for position, label in trial.labels.items()}
     skipped = {position: reason for trial in outcomes for position, reason in trial.failed.items()}
     _check_ends(places, skipped)
-    line = Line(weights(same_code(known)), rules.smallest, rules.noise, frozenset(skipped))
+    line = Line(weights(same_code(known, launched)), rules.smallest, rules.noise, frozenset(skipped))
     timed = [t for t in outcomes if t.shift is not None and not skipped.keys() & {t.low, t.high}]
     belief = believe(line, timed) if timed else None
     then = next_step(line, timed, belief)

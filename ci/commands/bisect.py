@@ -96,7 +96,7 @@ def bisect(given: Given) -> int:
     """Find the commit between GOOD and BAD that changed a speed, trial by trial, until it is 99 % sure.
 
     Each trial compares a commit with GOOD in lock-step, the one that is as likely before the step as behind it.  Both
-    ends come first, and a fresh trial of the last good and the first bad commit last.  Commits with equal files cost
+    ends come first, and a fresh trial of the last good and the first bad commit last.  Commits with equal code cost
     nothing; those that cannot be measured are left out, and the answer is then a range.  Several cases count together,
     by the geometric mean of their ratios.  The same command goes on where it was interrupted.
 
@@ -269,7 +269,7 @@ def searched_live(
 
 def print_plan(axis: Axis, rules: SearchRules, file: Path) -> int:
     """What would be searched: every place, and whether its code may differ from that of the one before."""
-    may_differ = [True, *(not equal for equal in same_code(axis.known))]
+    may_differ = [True, *(not equal for equal in same_code(axis.known, {}))]
     for place, differs in zip(axis.places, may_differ, strict=True):
         click.echo(f"{place.short}  {'may differ' if differs else 'equal code'}  {place.subject}".rstrip())
     click.echo(f"{plural(len(axis.places) - 1, axis.what)}, {sum(may_differ)} places with code that may differ")

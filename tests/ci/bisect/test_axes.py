@@ -153,8 +153,14 @@ def test_an_axis_has_a_label_for_each_of_its_commits(folder):
 
 
 def test_a_change_between_equal_labels_is_no_suspect_and_what_is_not_known_is_one():
-    assert same_code(["a", "a", "b", "b", "a"]) == [True, False, True, False]
-    assert same_code([None, None, None]) == [False, False]
+    assert same_code(["a", "a", "b", "b", "a"], {}) == [True, False, True, False]
+    assert same_code([None, None, None], {}) == [False, False]
+
+
+def test_what_trials_launched_makes_equals_of_different_files():
+    files = ["1", "1", "2", "3", "3", "4"]
+    assert same_code(files, {0: "x", 4: "x"}) == [True, True, True, True, False]
+    assert same_code(files, {0: "x", 2: "", 5: "y"}) == [True, False, False, True, False]
 
 
 def test_the_prior_adds_up_and_keeps_a_little_for_another_cause():
@@ -211,3 +217,16 @@ def test_operators_of_one_trial_count_together():
     (one,) = read_outcomes(*lines)
     assert one.shift == pytest.approx(math.log(1.02) / 2, abs=1e-3)
     assert one.seconds == 25.0
+
+
+def test_equal_code_and_knobs_have_one_label():
+    lines = [line(COMMITS[0], COMMITS[n], 1.0, number=n) for n in (1, 2, 3)]
+    for one, code in zip(lines, "xxy", strict=True):
+        one["cases"]["m16"]["arms"]["base/triton"]["code_hash"] = "x" * 16
+        one["cases"]["m16"]["arms"]["head/triton"]["code_hash"] = code * 16
+    lines[1]["cases"]["m16"]["arms"]["head/triton"]["knobs"] = {"BLOCK_M": 64}
+    first, knob, code = read_outcomes(*lines)
+    assert first.labels[0] == first.labels[1] == knob.labels[0]
+    assert len({first.labels[0], knob.labels[2], code.labels[3]}) == 3
+    (unknown,) = read_outcomes(line(COMMITS[0], COMMITS[3], 1.0))
+    assert set(unknown.labels.values()) == {""}

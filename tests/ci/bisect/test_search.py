@@ -24,6 +24,7 @@ class MadeTrials:
     steps: dict[int, float]
     sd: float = 0.002
     broken: frozenset[int] = frozenset()
+    labels: list[str] | None = None
     seed: int = 0
 
     def __post_init__(self):
@@ -34,7 +35,8 @@ class MadeTrials:
         if failed := {place: "it does not build" for place in (low, high) if place in self.broken}:
             return TrialOutcome(low, high, failed=failed, seconds=3.0)
         shift = sum(size for place, size in self.steps.items() if low < place <= high) + self.sd * self.rng.normal()
-        return TrialOutcome(low, high, shift, seconds=10.0)
+        told = {place: self.labels[place] for place in (low, high)} if self.labels else {}
+        return TrialOutcome(low, high, shift, labels=told, seconds=10.0)
 
 
 def search(*asked, **more):
@@ -90,7 +92,7 @@ def test_spent_trials_leave_it_undecided_and_more_go_on():
 
 def test_equal_code_is_not_measured():
     runs = [str(n // 10) for n in range(len(ROW))]
-    trials = MadeTrials({20: 0.01})
+    trials = MadeTrials({20: 0.01}, labels=runs)
     ended = search(ROW, runs, RULES, trials)
     assert found(ended) == (19, 20)
     assert len(set(trials.asked)) <= 7
