@@ -391,7 +391,7 @@ def _of_fields(kind: Any, closed: bool) -> Maker:
     def made(value: Any, where: str) -> Any:
         if closed or type(value) is not dict or not always <= value.keys():
             check(value, where)
-        own = {field: make for field, make in makers().items() if field in value}
-        return kind(**{field: make(value[field], inside(where, field)) for field, make in own.items()})
+        own = makers()
+        return kind(**{field: own[field](one, inside(where, field)) for field, one in value.items() if field in own})
 
     return made

@@ -84,11 +84,8 @@ def _read(path: Path, changed_ns: int) -> CodeRecord | None:
 
 def points(rows: Mapping[str, list[Any]]) -> dict[CodePoint, float | None]:
     """Values of asv rows by kernel, series, backend, configuration and arch; what does not exist is left out."""
-    found: dict[CodePoint, float | None] = {}
-    for name, (values, params, *_) in rows.items():
-        named = _points_of(name, tuple(map(tuple, params)))
-        found |= {point: value for point, value in zip(named, values, strict=True) if value == value}  # no NaN
-    return found
+    of_row = (zip(_points_of(name, tuple(map(tuple, row[1]))), row[0], strict=True) for name, row in rows.items())
+    return {point: value for point, value in itertools.chain.from_iterable(of_row) if value == value}  # no NaN
 
 
 @functools.lru_cache(maxsize=1024)
