@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -35,7 +34,7 @@ from ci.history.types import (
     event_of,
 )
 from ci.stats import FloatArray, Step
-from ci.stats.steps import SHORTEST, find
+from ci.stats.steps import find
 
 SAME_CHANGE = 2
 """Recorded commits within which steps of one kernel are one event: the tolerance of the detector."""
@@ -47,16 +46,6 @@ series) 1 in 20 had an event at 8 to 12 points without it, none with it (2026-11
 
 LEAST_NOISE = 0.001
 """Smallest noise (log) that is believed: how well a paired ratio repeats (A/A on an H200, 2026-11)."""
-
-EARLY_STEP = 0.05
-"""Smallest step (log) of a series that is too short for the detector: above the 4.7 % within which nine of ten series
-of this repository's own H200 records stay (2026-11-22)."""
-
-EARLY_TRIALS = 2
-"""Trials of each of its two points: of one alone nobody knows how well it repeats."""
-
-EARLY_SHARE, EARLY_SERIES = 0.5, 3
-"""Share of an operator's series, and the fewest of them, that bear such a step out where trials do not.  A choice."""
 
 SURE_OF_LIBRARY = 3.0
 """Standard errors by which the library's own seconds must move before a step is charged to it."""
@@ -167,7 +156,6 @@ def _dates(frame: pd.DataFrame, code: Sequence[CodeRecord]) -> dict[str, int]:
 def _series_steps(tracks: Tracks, order: CommitOrder, paired: Paired, around: Surroundings) -> Iterator[SeriesStep]:
     """The steps of every series of ratios, oldest first, and what each is the doing of."""
     with_library = np.flatnonzero(tracks.by_ratio & ~tracks.is_baseline).tolist()
-    early = _early_steps(tracks, with_library)
     noise = _machine_noise(tracks)
     neighbours = _compared_with_neighbour(tracks, order.names)
     for track in with_library:
@@ -178,8 +166,7 @@ def _series_steps(tracks: Tracks, order: CommitOrder, paired: Paired, around: Su
             if (verdict := paired(key.machine, *(order.names[place[at]] for at in (index - 1, index))).get(key.name))
         }
         values = tracks.values[tracks.span(track)]
-        detected = early[track] if track in early else find(values)
-        steps = {step.index: step for step in detected if _stands_out(step, len(place), noise[key.machine])}
+        steps = {step.index: step for step in find(values) if _stands_out(step, len(place), noise[key.machine])}
         judged = _with_verdicts(steps, verdicts, values)
         for number, step in enumerate(judged):
             by = "pairs" if step.index in verdicts else "ratio"
@@ -253,55 +240,6 @@ def _stands_out(step: Step, points: int, noise: float | None) -> bool:
         return True
     error = (noise or math.inf) * math.sqrt(1 / step.index + 1 / (points - step.index))
     return abs(math.log(step.ratio)) >= SURE * error
-
-
-def _early_steps(tracks: Tracks, among: Sequence[int]) -> Mapping[int, list[Step]]:
-    """Large lasting steps of the tracks that are too short for the detector.
-
-    One is believed where the intervals of both points do not meet, or most series of its operator step alike.
-    """
-    intervals = _paired_intervals(tracks)
-    short = [track for track in among if tracks.starts[track + 1] - tracks.starts[track] < 2 * SHORTEST]
-    found = [(track, step, sure) for track in short for step, sure in _large_steps(tracks, track, intervals)]
-
-    def change(track: int, step: Step) -> tuple[str, str, int, bool]:
-        place = int(tracks.place[tracks.starts[track] + step.index])
-        return *tracks.keys[track][:2], place, step.ratio > 1
-
-    alike = Counter(change(track, step) for track, step, _ in found)
-    operators = Counter(tracks.keys[track][:2] for track in among)
-    believed: dict[int, list[Step]] = {track: [] for track in short}
-    for track, step, sure in found:
-        count = alike[change(track, step)]
-        if sure or count >= max(EARLY_SERIES, EARLY_SHARE * operators[tracks.keys[track][:2]]):
-            believed[track].append(step)
-    return believed
-
-
-def _large_steps(tracks: Tracks, track: int, intervals: FloatArray) -> Iterator[tuple[Step, bool]]:
-    """(Step of at least EARLY_STEP, whether its points' own intervals do not meet)."""
-    span = tracks.span(track)
-    values, bounds = tracks.values[span], intervals[span]
-    for index in range(1, len(values)):
-        before, after = bounds[index - 1], bounds[index]
-        levels = [
-            statistics.median(part.tolist()) for part in (values[max(index - 3, 0) : index], values[index : index + 3])
-        ]
-        ratio = levels[1] / levels[0]
-        if min(abs(math.log(ratio)), abs(math.log(values[index] / values[index - 1]))) >= EARLY_STEP:
-            low, high = np.fmin(ratio, after[0] / before[1]), np.fmax(ratio, after[1] / before[0])
-            step = Step(index, levels[0], levels[1], ratio, float(low), float(high), 0.01)  # 99 % intervals, at most
-            yield step, bool(before[1] < after[0] or after[1] < before[0])
-
-
-def _paired_intervals(tracks: Tracks) -> FloatArray:
-    """Low and high of our time / the library's of every point, over its trials; NaN for too few of them."""
-    known = [name for name in ("paired_low", "paired_high", "trials") if name in tracks.frame]
-    if len(known) < 3:
-        return np.full((len(tracks.row), 2), np.nan)
-    rows = tracks.frame[known].iloc[tracks.row].to_numpy(np.float64)
-    inverse = 1 / rows[:, 1::-1]  # records have the library's time / ours
-    return np.where(rows[:, 2:] >= EARLY_TRIALS, inverse, np.nan)
 
 
 def _machine_noise(tracks: Tracks) -> Mapping[str, float | None]:

@@ -250,27 +250,6 @@ def test_a_commit_in_two_environments_counts_once():
     assert any("40 commits are recorded in several environments" in note for note in history.notes)
 
 
-# ---- few points ----------------------------------------------------------------------------------------------------
-
-
-def short(reach, trials=3, steps=1, of=4):
-    """A kernel with four cases of four points, of which some step by 10 % at the last but one."""
-    lines = [line for n in range(of) for line in pair(n, 4, ours={2: 1.1} if n < steps else {}, case=str(n))]
-    whole = frame(lines)
-    ours = whole["backend"] == "triton"
-    whole["paired_ratio"] = whole["baseline_ratio"].where(ours)
-    whole["paired_low"], whole["paired_high"] = whole["paired_ratio"] - reach, whole["paired_ratio"] + reach
-    whole["paired_with"], whole["trials"] = "blas", trials
-    return [(event.first_bad.hash, len(event.moved)) for event in analyse(whole, commits=facts(4)).events]
-
-
-def test_a_large_step_needs_no_long_history_where_its_points_are_known_well():
-    assert short(reach=0.02) == [(commit(2), 1)]
-    assert short(reach=0.2) == [], "the intervals of both points meet"
-    assert short(reach=0.02, trials=1) == [], "of one trial nobody knows how well it repeats"
-    assert short(reach=0.2, steps=3) == [(commit(2), 3)], "most cases of the kernel step alike"
-
-
 # ---- machine code --------------------------------------------------------------------------------------------------
 
 
