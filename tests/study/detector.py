@@ -53,7 +53,7 @@ def simulated(trials: int) -> None:
 
 
 def sap(folder: Path) -> None:
-    """Print how many regressions have a step at their place, and how many of the other series a slower one."""
+    """Print how many regressions have a step at their place, and how many of the other series `detect` calls slower."""
     details = pd.read_csv(folder / "metadata/dataset_details.csv", sep=";")
     hits: dict[bool, list[bool]] = {True: [], False: []}
     for kind, name, last in details.itertuples(index=False):
@@ -114,16 +114,13 @@ def _levels(places: Iterable[int], points: int) -> list[set[int]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=0, help="series of each kind")
+    parser.add_argument("--trials", type=int, help="series of each kind")
     parser.add_argument("--sap", type=Path, help="folder small_2021 of SAP's set")
     parser.add_argument("--tcpd", type=Path, help="TCPD's repository")
     asked = parser.parse_args()
-    if asked.trials:
-        simulated(asked.trials)
-    if asked.sap:
-        sap(asked.sap)
-    if asked.tcpd:
-        tcpd(asked.tcpd)
+    for study, of in ((simulated, asked.trials), (sap, asked.sap), (tcpd, asked.tcpd)):
+        if of:
+            study(of)
 
 
 if __name__ == "__main__":

@@ -97,14 +97,6 @@ def test_commits_without_a_place_are_no_points():
     assert tracks.place.tolist() == [0, 1]
 
 
-def test_where_an_operator_was_measured_and_how_long_a_series_was_missing():
-    lines = [*pair(1, 10), *pair(5, 4, case="seldom", at=(0, 2, 3, 8))]
-    tracks = series.tracks(frame(lines), {commit(number): number for number in range(10)})
-    assert tracks.operator_places("h200x1-00000001", "gemm").tolist() == list(range(10))
-    gaps = {key.case: tracks.longest_gap(n) for n, key in enumerate(tracks.keys) if key.backend == "triton"}
-    assert gaps == {"small": 0, "seldom": 4}
-
-
 # Commits from git: who, what, which pull request, in which order, and how many lie between.
 
 
