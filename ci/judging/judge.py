@@ -494,12 +494,11 @@ def _group(kernel: str, backend: str, verdict: Verdict, members: Sequence[_Timed
     if sample is None:
         return None
     effect = effects([sample], [members[0].scale])[0]
-    shapes = f"{len(members)} of {of_kernel} shapes moved the same way"
     return Group(
         *(kernel, backend, "slower" if verdict is Verdict.SLOWER else "faster"),
         tuple(t.comparison.case for t in members),
         *effect.ratios,
-        f"{shapes}, by {_percent(effect.log_ratio)} on average",
+        f"{len(members)} of {of_kernel} shapes moved the same way",
     )
 
 
