@@ -342,7 +342,7 @@ def _ending(group: Sequence[SeriesStep], tracks: Tracks) -> tuple[EventState, st
     if all(step.returned >= 0 for step in group):
         return EventState.BACK, "", max(step.returned for step in group)
     if all(_replaced(step, tracks) for step in group):
-        return EventState.ACCEPTED, "its benchmark definition has changed since", -1
+        return EventState.ACCEPTED, "its benchmark definition changed", -1
     newest = {step: int(tracks.place[tracks.span(step.track).stop - 1]) for step in group}
     places = tracks.operator_places(group[0].key.machine, group[0].key.kernel)
     missed = [int((places > place).sum()) for place in newest.values()]

@@ -11,8 +11,8 @@ from ci.report.words import interval, percent, plain
 WIDEST = 100
 """Characters of foreign words that are shown in one place."""
 
-SUBJECT = 72
-"""Characters of a commit's subject: as long as git's own advice allows."""
+SUBJECT = 60
+"""Characters of a commit's subject: what is said of an event then has two lines in a window of 1,280 pixels."""
 
 WIDE_RANGE = 10
 """Commits of a range that were not measured, from which on it is said how to narrow it."""
