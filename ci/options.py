@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
@@ -227,6 +228,14 @@ def project_folder(name: str, setting: str, usual: str, text: str) -> Callable[[
 
 
 RESULTS = project_folder("--results", "results", "results", "Folder of asv records.")
+
+
+def is_missing(results: Path) -> bool:
+    """Whether the folder that --results names is not there.  A project's own comes with its first record."""
+    source = click.get_current_context().get_parameter_source("results")
+    return source is ParameterSource.COMMANDLINE and not results.is_dir()
+
+
 RECORD = flag("--record", "Record the trials in the project's results, too; else they stay in .ridgeline/trials.")
 JSON = flag("--json -> as_json", "Print the result as JSON.")
 DRY_RUN = flag("--dry-run", "Say what would be done and do nothing.")

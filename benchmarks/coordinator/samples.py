@@ -190,7 +190,7 @@ class PhysicalFloor:
         if median_s >= MARGIN * self.seconds:
             return ""
         return (
-            f"its time cannot be: {_micro(median_s)} a call, but {self.because} take at least {_micro(self.seconds)}: "
+            f"impossible time: {_micro(median_s)} per call, but {self.because} take at least {_micro(self.seconds)}: "
             "the timed span does not hold the whole work"
         )
 
@@ -215,13 +215,15 @@ def physical_floor(cost: Cost, dtype: str, world: int, device: hardware.Hardware
     What fits in L2 and the last-level cache need not pass through memory, whatever the caches held before.
     """
     cached = device.l2_bytes + device.llc_bytes
+    beyond = max(0, cost.hbm_bytes - cached)
     floors = {
-        "its bytes beyond the caches": max(0, cost.hbm_bytes - cached) / device.hbm_bandwidth,
-        "its bytes through the caches": cost.hbm_bytes / (CACHE_FACTOR * device.hbm_bandwidth),
-        f"its FLOP in {dtype}": cost.flops / _peak(dtype, device),
+        f"{beyond / 1e6:.4g} MB beyond the caches": beyond / device.hbm_bandwidth,
+        f"{cost.hbm_bytes / 1e6:.4g} MB through the caches": cost.hbm_bytes / (CACHE_FACTOR * device.hbm_bandwidth),
+        f"{cost.flops:.3g} FLOP in {dtype}": cost.flops / _peak(dtype, device),
     }
     if world > 1:
-        floors["its bytes over the links"] = cost.link_bytes / (SWITCH_FACTOR * device.link_to(world - 1))
+        link = SWITCH_FACTOR * device.link_to(world - 1)
+        floors[f"{cost.link_bytes / 1e6:.4g} MB over the links"] = cost.link_bytes / link
     what = max(floors, key=floors.__getitem__)
     return PhysicalFloor(floors[what], f"{what} of an {device.market_name}")
 

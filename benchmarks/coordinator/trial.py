@@ -230,9 +230,11 @@ class Session:
             device["folder"] = str(self._directory / "compiled")
             about = {one.role: {**device, "renamed": dict(one.renamed)} for one in self.checkouts}
             self._ahead = CompiledAhead(self._compiling_process, about, count)
+        modules = {role: found.modules for role, found in self.descriptions.items()}
+        alike = not self.selection.knobs and len({one.python for one in self.checkouts}) == 1
         for one in wanted:
-            modules = {role: d.modules[one.kernel] for role, d in self.descriptions.items() if one.kernel in d.modules}
-            self._ahead.add(one.kernel, modules, one.cases)
+            homes = worker_pools.homes(one.kernel, modules, self._own_digests if alike else {})
+            self._ahead.add(one.kernel, homes, one.cases)
 
     def _compiling_process(self, role: str, quiet: Quiet) -> WorkerPool:
         [checkout] = [one for one in self.checkouts if one.role == role]

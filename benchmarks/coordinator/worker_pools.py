@@ -51,6 +51,14 @@ def processes(kind: str, free_cores: float) -> int:
     return 0 if kind == "cpu" else min(MOST_PROCESSES, int(free_cores / CORES_OF_A_COMPILER) - 1)
 
 
+def homes(
+    kernel: str, modules: Mapping[str, Mapping[str, str]], digests: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    """By role, the module that declares a kernel; one role of those in whose checkouts it has the same files."""
+    same = {digests.get(role, {}).get(kernel, role): role for role in modules if kernel in modules[role]}
+    return {role: modules[role][kernel] for role in same.values()}
+
+
 class CompiledAhead:
     """The compilations of a session, by so many processes at a time, which end where there is nothing to compile.
 

@@ -230,14 +230,15 @@ def _lacks(group: Sequence[Trial], role: str) -> str:
 
 
 def _label(group: Sequence[Trial], role: str, backends: Container[str]) -> str:
-    """What a side launched, code objects with their knobs, and by which versions; "" if some of it is not known."""
+    """What a side launched, code objects with their knobs, and in which environment; "" if some of it is not known."""
     of_side = ((case, backend, arm) for trial in group for case, own, backend, arm in trial.arms() if own == role)
     arms = [(case, backend, arm) for case, backend, arm in of_side if backend in backends]
     if not arms or not all(arm.code_hash for _, _, arm in arms):
         return ""
-    versions = [trial.checkouts[role].environment.requirements for trial in group]
+    environments = [trial.checkouts[role].environment for trial in group]
+    settings = [sorted(({**one.versions, **one.variables, "executable": ""}).items()) for one in environments]
     return repr(
-        [*versions, *((case, backend, arm.code_hash, sorted(arm.knobs.items())) for case, backend, arm in arms)]
+        [*settings, *((case, backend, arm.code_hash, sorted(arm.knobs.items())) for case, backend, arm in arms)]
     )
 
 

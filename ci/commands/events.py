@@ -9,7 +9,6 @@ import os
 from collections.abc import Sequence
 
 import click
-from click.core import ParameterSource
 from rich.console import Console
 from rich.text import Text
 
@@ -28,6 +27,7 @@ from ci.options import (
     Given,
     err_console,
     flag,
+    is_missing,
     of_project,
     option,
     out_console,
@@ -100,8 +100,7 @@ def events(given: Given) -> int:
     Exits with 1 if an open regression that nobody has acknowledged is among them.
     """
     results = given.results
-    asked = click.get_current_context().get_parameter_source("results")
-    if not results.is_dir() and asked is ParameterSource.COMMANDLINE:
+    if is_missing(results):
         said = f"{results} is not there, so nothing is known of any regression"
         raise RecordError(f"{said}: `ridgeline run` records there, --results names another folder")
     history, _ = _history(given)

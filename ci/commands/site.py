@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ci.harness import MeasureError, draw, follow, options, program, run_here
-from ci.options import DRY_RUN, FILE, NO_VERDICT, PASS, RESULTS, Given, err_console, folder, option, verb
+from ci.options import DRY_RUN, FILE, NO_VERDICT, PASS, RESULTS, Given, err_console, folder, is_missing, option, verb
 
 
 @verb("ridgeline site --out site")
@@ -25,7 +25,7 @@ def site(given: Given) -> int:
     if given.dry_run:
         click.echo(f"would build {given.out} from {given.results}")
         return 0
-    if not given.results.is_dir():
+    if is_missing(given.results):
         raise MeasureError(
             f"{given.results} is not a folder of records, and {given.out} stays as it is: `ridgeline run` records this "
             "commit in the project's results, `--results DIRECTORY` names others"

@@ -150,8 +150,8 @@ def _multiply(
         for step in range(from_step, to_step):
             mbarrier.wait(ready.index(slot), phase)
             acc, side = multiplied(
-                _left(a_in, slot * 2 + HALF), _right(b_in, slot, B_BY_COLUMN), _right(side_in, slot, B_BY_COLUMN),
-                acc, side, SIDE,
+                _left_operand(a_in, slot * 2 + HALF), _right_operand(b_in, slot, B_BY_COLUMN),
+                _right_operand(side_in, slot, B_BY_COLUMN), acc, side, SIDE,
             )  # fmt: skip
             give_back(empty, slot, step > from_step, STAGES)
             slot, phase = following(slot, phase, STAGES)
@@ -177,14 +177,14 @@ def _multiply(
 
 
 @gluon.jit
-def _left(tiles, slot):
+def _left_operand(tiles, slot):
     """The rows of a half in a slot, [64, BLOCK_K]."""
     tile = tiles.index(slot)
     return tile.reshape((tile.shape[2], tile.shape[3]))
 
 
 @gluon.jit
-def _right(tiles, slot, B_BY_COLUMN: gl.constexpr):
+def _right_operand(tiles, slot, B_BY_COLUMN: gl.constexpr):
     """The right operand in a slot, [BLOCK_K, columns]."""
     tile = tiles.index(slot)
     tile = tile.reshape((tile.shape[1], tile.shape[2]))

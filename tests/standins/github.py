@@ -75,7 +75,6 @@ ROUTES = """
 GET    {repo}                                                   repository
 GET    {repo}/pulls                                             pulls
 GET    {repo}/pulls/<int:number>                                one_pull
-GET    {repo}/commits/<sha>/pulls                               pulls_of_commit
 GET    {repo}/commits/<sha>/check-runs                          checks_of_commit
 GET    {repo}/issues/<int:number>/comments                      list_comments
 POST   {repo}/issues/<int:number>/comments                      make_comment
@@ -110,8 +109,6 @@ class StandIn:
         self.author = BOT
         self.default_branch = "main"
         self.pulls: list[Json] = []
-        self.known_to_commit: set[int] | None = None
-        """Pull requests that the list by commit knows; None for all (GitHub's own does not know every fork)."""
         self.comments: dict[int, list[Json]] = {}
         self.reactions: dict[int, list[Json]] = {}
         self.permissions: dict[str, str] = {}
@@ -274,11 +271,6 @@ class StandIn:
 
     def _one_pull(self, call: Call, number: int) -> Json:
         return found(self.pulls, "number", number)
-
-    def _pulls_of_commit(self, call: Call, sha: str) -> Listed:
-        known = self.known_to_commit
-        fitting = [pull for pull in self.pulls if pull["head"]["sha"] == sha]
-        return Listed([pull for pull in fitting if known is None or pull["number"] in known])
 
     def _list_comments(self, call: Call, number: int) -> Listed:
         return Listed(self.comments.get(number, []))

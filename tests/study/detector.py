@@ -13,6 +13,7 @@ positive, of their exponentials.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -20,14 +21,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy.signal import lfilter
+from scipy.stats import zscore
 
 from ci.commands.detect import regressed
 from ci.stats import FloatArray
 from ci.stats.steps import find
 
-SIGMA, POINTS, NEAR, MARGIN = 0.02, 300, 5, 5
-"""Standard deviation (log) of a point; points of a series; how far a step may be off; TCPD's margin."""
-
+SIGMA, POINTS, NEAR = 0.02, 300, 5
+"""Standard deviation (log) of a point; points of a series; how far a step may be off, as in TCPD."""
 
 NOISES: dict[str, Callable[[np.random.Generator], FloatArray]] = {
     "Gaussian": lambda rng: rng.normal(size=POINTS),
@@ -38,47 +39,41 @@ NOISES: dict[str, Callable[[np.random.Generator], FloatArray]] = {
 """Standardised noise."""
 
 
-def steps(values: FloatArray) -> list[int]:
-    """First points of the new levels."""
-    return [step.index for step in find(values)]
-
-
 def simulated(trials: int) -> None:
     """Print in how many series a step is found: none in the first of each noise, then 1, 2 and 5 %."""
     for name, noise in NOISES.items():
         for ratio, sigma in ((1.0, SIGMA), (1.01, 0.005), (1.02, SIGMA), (1.05, SIGMA)):
-            rng, step = np.random.default_rng(1), np.log(ratio) * (np.arange(POINTS) >= POINTS // 2)
-            hits = sum(bool(steps(np.exp(sigma * noise(rng) + step))) for _ in range(trials))
+            rng, step = np.random.default_rng(1), np.repeat([0, np.log(ratio)], POINTS // 2)
+            hits = sum(bool(find(np.exp(sigma * noise(rng) + step))) for _ in range(trials))
             print(f"{name}, step of {ratio - 1:.0%}, noise of {sigma:.1%}: found in {hits} of {trials}")
 
 
 def sap(folder: Path) -> None:
     """Print how many regressions have a step at their place, and how many of the other series `detect` calls slower."""
     details = pd.read_csv(folder / "metadata/dataset_details.csv", sep=";")
-    hits: dict[bool, list[bool]] = {True: [], False: []}
+    alarms: dict[bool, list[bool]] = {True: [], False: []}
     for kind, name, last in details.itertuples(index=False):
         values = pd.read_csv(folder / "data" / name, sep=None, engine="python").iloc[:, -1].to_numpy(float)
         found, regression = find(values), kind == "regression"
         placed = any(not regression or abs(step.index - last - 1) <= NEAR for step in found)
-        hits[regression].append(placed and regressed(found, "lower"))
-    told = (f"{sum(own)} of {len(own)}" for own in hits.values())
-    print("SAP: {} regressions found, {} other series alarmed".format(*told))
+        alarms[regression].append(placed and regressed(found, "lower"))
+    counts = (f"{sum(own)} of {len(own)}" for own in alarms.values())
+    print("SAP: {} regressions found, {} other series alarmed".format(*counts))
 
 
 def tcpd(folder: Path) -> None:
     """Print mean F1 and cover."""
     scores = []
-    for name, marks in json.loads((folder / "annotations.json").read_text()).items():
-        path = folder / "datasets" / name / f"{name}.json"
+    for name, of_annotators in json.loads((folder / "annotations.json").read_text()).items():
+        path, marks = folder / "datasets" / name / f"{name}.json", list(of_annotators.values())
         columns = json.loads(path.read_text())["series"] if path.is_file() else []
         if len(columns) == 1:
             values = np.array(columns[0]["raw"], float)
             place = np.flatnonzero(np.isfinite(values))
             x = values[place]
-            found = [int(place[at]) for at in steps(x if (x > 0).all() else np.exp((x - x.mean()) / x.std()))]
-            scores.append((f1(found, list(marks.values())), cover(found, list(marks.values()), len(values))))
-    mean = np.mean(scores, axis=0)
-    print(f"TCPD: F1 {mean[0]:.4f}, cover {mean[1]:.4f}, {len(scores)} series")
+            found = [int(place[step.index]) for step in find(x if (x > 0).all() else np.exp(zscore(x)))]
+            scores.append((f1(found, marks), cover(found, marks, len(values))))
+    print("TCPD: F1 {:.4f}, cover {:.4f}, {} series".format(*np.mean(scores, axis=0), len(scores)))
 
 
 def f1(found: Iterable[int], marks: Sequence[Sequence[int]]) -> float:
@@ -94,7 +89,7 @@ def _near(truth: set[int], guesses: set[int]) -> int:
     rest, count = set(guesses), 0
     for place in sorted(truth):
         nearest = min(rest, key=lambda one: abs(place - one), default=-POINTS)
-        if abs(place - nearest) <= MARGIN:
+        if abs(place - nearest) <= NEAR:
             rest.remove(nearest)
             count += 1
     return count
@@ -108,8 +103,7 @@ def cover(found: Iterable[int], marks: Sequence[Sequence[int]], points: int) -> 
 
 
 def _levels(places: Iterable[int], points: int) -> list[set[int]]:
-    edges = sorted({0, *places, points})
-    return [set(range(a, b)) for a, b in zip(edges, edges[1:], strict=False)]
+    return [set(range(*edges)) for edges in itertools.pairwise(sorted({0, *places, points}))]
 
 
 def main() -> None:

@@ -92,7 +92,7 @@ H100, MI300X = hardware.by_market_name("H100 SXM"), hardware.by_market_name("MI3
 def test_the_issue_s_331_terabytes_per_second_are_refused_with_both_numbers():
     found = samples.physical_floor(Cost(flops=1 << 27, hbm_bytes=512 << 20), "fp32", 1, H100)
     assert found.broken_by([1.6e-6] * 40) == (
-        "its time cannot be: 1.6 us a call, but its bytes beyond the caches of an H100 SXM take at "
+        "impossible time: 1.6 us per call, but 484.4 MB beyond the caches of an H100 SXM take at "
         "least 145 us: the timed span does not hold the whole work"
     )
     assert found.broken_by([180e-6] * 40) == ""

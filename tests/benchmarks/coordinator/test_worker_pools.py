@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.coordinator.lanes import Quiet
 from benchmarks.coordinator.ranks import VARIABLES, Failed, WorkerPool, make_directories, remove_directories
-from benchmarks.coordinator.worker_pools import FILLER, CompiledAhead, processes
+from benchmarks.coordinator.worker_pools import FILLER, CompiledAhead, homes, processes
 from benchmarks.plan import PlannedArm, PlannedCase
 from tests.kit import HANGS_S, ROOT
 
@@ -126,6 +126,15 @@ def test_where_the_session_ends_nothing_is_compiled_to_its_end(compilers):
     ahead.close()
     assert not compilers.running
     assert not [told for told in compilers.told if told[-1] != "launches"]
+
+
+def test_the_same_files_are_compiled_once():
+    modules = {"base": {"gemm": "kernels.gemm", "new": "kernels.x"}, "head": {"gemm": "kernels.gemm"}}
+    same = {"base": {"gemm": "d", "new": "e"}, "head": {"gemm": "d"}}
+    assert homes("gemm", modules, same) == {"head": "kernels.gemm"}
+    assert homes("gemm", modules, {**same, "head": {"gemm": "f"}}) == dict.fromkeys(("base", "head"), "kernels.gemm")
+    assert homes("gemm", modules, {}) == dict.fromkeys(("base", "head"), "kernels.gemm")
+    assert homes("new", modules, same) == {"base": "kernels.x"}
 
 
 def test_cores_that_measure_are_not_taken():

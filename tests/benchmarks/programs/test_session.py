@@ -105,7 +105,7 @@ def test_a_build_that_fails_is_told_by_the_first_error_of_its_compiler(tmp_path)
 def test_a_row_that_is_faster_than_the_device_allows_is_questioned(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "floor_of", lambda declared, case, machine: PhysicalFloor(1.0, "its bytes"))
     _, [line] = measured(tmp_path, TABLE, TABLE)
-    assert any("head/mine: its time cannot be" in one for one in line["cases"]["a"]["warnings"])
+    assert any("head/mine: impossible time" in one for one in line["cases"]["a"]["warnings"])
 
 
 def test_a_build_tells_where_it_is(tmp_path, monkeypatch, capsys):

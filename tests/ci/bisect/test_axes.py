@@ -228,5 +228,7 @@ def test_equal_code_and_knobs_have_one_label():
     first, knob, code = read_outcomes(*lines)
     assert first.labels[0] == first.labels[1] == knob.labels[0]
     assert len({first.labels[0], knob.labels[2], code.labels[3]}) == 3
+    lines[0]["trees"]["head"]["environment"]["HSA_XNACK"] = "1"
+    assert len(set(read_outcomes(lines[0])[0].labels.values())) == 2  # the same code in another environment
     (unknown,) = read_outcomes(line(COMMITS[0], COMMITS[3], 1.0))
     assert set(unknown.labels.values()) == {""}

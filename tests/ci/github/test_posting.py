@@ -276,7 +276,6 @@ def test_every_pull_request_with_this_head(github, client):
     github.pull(9, SHA, fork=True)
     github.pull(11, SHA, state="closed")
     github.pull(13, "f" * 40)
-    github.known_to_commit = {7}
     assert pull_requests(client, SHA) == [7, 9]
 
 
