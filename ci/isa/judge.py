@@ -296,22 +296,21 @@ def why_of(verdict: CodeVerdict, differences: Sequence[Difference], *, launches:
     concerned = [d for d in differences if d.verdict is verdict]
     if verdict is CodeVerdict.CANNOT_TELL and not concerned:
         return "Nothing could be compared."
-    every = f"{len(differences)} launches" if launches else plural(len(differences), "configuration")
+    one = len(concerned) == 1
+    is_, has = ("is", "has") if one else ("are", "have")
     by = "what they execute" if launches else "what the compiler emits"
+    every = f"{len(differences)} launches" if launches else plural(len(differences), "configuration")
+    said = {
+        CodeVerdict.BROKEN: f"no longer {'compiles' if one else 'compile'}",
+        CodeVerdict.SLOWER: f"{is_} expected to be slower, by {by}",
+        CodeVerdict.CHANGED: f"{has} other code that no rule calls worse",
+        CodeVerdict.NEW: f"{is_} new",
+        CodeVerdict.GONE: f"{is_} gone",
+        CodeVerdict.SAME: f"{has} the same code on both sides, none has other code",
+        CodeVerdict.CANNOT_TELL: "could not be compared",
+    }[verdict]
     kernels = f": {', '.join(dict.fromkeys(d.kernel for d in concerned))}" if verdict is not CodeVerdict.SAME else ""
-    return f"{len(concerned)} of {every} {HEADINGS[verdict].format(by=by)}{kernels}."
-
-
-HEADINGS = {
-    CodeVerdict.BROKEN: "no longer compiling",
-    CodeVerdict.SLOWER: "expected to be slower, by {by}",
-    CodeVerdict.CHANGED: "with other code that no rule calls worse",
-    CodeVerdict.NEW: "new",
-    CodeVerdict.GONE: "gone",
-    CodeVerdict.SAME: "with the same code on both sides, none with other code",
-    CodeVerdict.CANNOT_TELL: "not compared",
-}
-"""What is said of the configurations with a verdict, behind their number."""
+    return f"{len(concerned)} of {every} {said}{kernels}."
 
 
 def _warnings(base: CompiledTree, head: CompiledTree) -> Iterator[str]:

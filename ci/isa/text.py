@@ -266,7 +266,7 @@ def decided(judgement: Judgement, isa: IsaJudgement | None, trials: Sequence[Tri
     if unseen:
         nobody = "not looked at, for want of a GPU and of declared code"
         parts.append((Verdict.CANNOT_TELL, f"{nobody}: {', '.join(unseen)}"))
-    parts.sort(key=lambda part: part[0].exit_code == 0)  # what is no pass stands first
+    parts.sort(key=lambda part: part[0].exit_code == 0)  # what does not pass stands first
     verdict = Verdict.worst(verdict for verdict, _ in parts)
     return dataclasses.replace(judgement, verdict=verdict, why="; ".join(why for _, why in parts))
 

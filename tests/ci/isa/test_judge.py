@@ -29,7 +29,7 @@ def test_equal_code_is_the_same_whatever_the_metrics_say():
     judgement, each = verdicts([entry(code="a", vgpr=1)], [entry(code="a", vgpr=2)])
     assert each == [CodeVerdict.SAME]
     assert (judgement.verdict, judgement.exit_code) == (CodeVerdict.SAME, 0)
-    assert judgement.why == "1 of 1 configuration with the same code on both sides, none with other code."
+    assert judgement.why == "1 of 1 configuration has the same code on both sides, none has other code."
 
 
 def test_a_change_that_no_rule_judges_is_shown_and_is_no_verdict():
@@ -42,7 +42,7 @@ def test_a_change_that_no_rule_judges_is_shown_and_is_no_verdict():
 def test_only_new_code_passes_as_new_and_not_where_other_code_is_gone():
     judgement, _ = verdicts([], [entry(code="a")])
     assert (judgement.verdict, judgement.exit_code) == (CodeVerdict.NEW, 0)
-    assert judgement.why == "1 of 1 configuration new: gemm."
+    assert judgement.why == "1 of 1 configuration is new: gemm."
     assert verdicts([entry("old")], [entry(code="a")])[0].exit_code == 2
     assert verdicts([], [entry(code="a"), entry("other", status="failed")])[0].exit_code == 1
 
@@ -51,7 +51,7 @@ def test_a_judged_finding_is_a_regression():
     judgement, each = verdicts([entry(code="a")], [entry(code="b", vgpr_spills=65, scratch_bytes=260)])
     assert each == [CodeVerdict.SLOWER]
     assert judgement.exit_code == 1
-    assert judgement.why == "1 of 1 configuration expected to be slower, by what the compiler emits: gemm."
+    assert judgement.why == "1 of 1 configuration is expected to be slower, by what the compiler emits: gemm."
 
 
 def test_a_kernel_that_no_longer_compiles_is_broken():
@@ -72,7 +72,7 @@ def test_a_module_that_no_longer_imports_is_broken_although_its_kernels_only_see
         "it was broken before"
     )
     both = compare(base, document(entry("gather", status="failed"), broken=broken), IsaPolicy())
-    assert both.why.endswith("2 of 2 configurations no longer compiling: gather, gemm.")
+    assert both.why.endswith("2 of 2 configurations no longer compile: gather, gemm.")
 
 
 def test_what_a_base_that_does_not_import_declares_is_not_known():
@@ -180,7 +180,7 @@ def test_code_that_no_rule_judges_is_in_report_and_comment_with_classes_register
     found = joined(Judgement(Verdict.SAME, "8 cases compared: 8 SAME"), isa)
     assert (found.verdict, isa.exit_code) == (Verdict.SAME, 2)
     for told in (terminal.render(Report(found), width=400), markdown.render(loads(dumps(Report(found)).encode()))):
-        assert "1 of 1 configuration with other code that no rule calls worse: rms" in told
+        assert "1 of 1 configuration has other code that no rule calls worse: rms" in told
         assert "instructions: 532 → 1064 (valu 224 → 756); VGPRs: 86 → 90; code bytes: 1160 → 2232" in told
     assert to_json(found)["machine_code"] == found.machine_code
 
