@@ -104,10 +104,10 @@ HANGS_S = 600.0
 
 
 def until(condition, what="it", every_s=0.01):
-    """What a condition says once it is true; every_s: less often where the question is one to Slurm."""
+    """What a condition says once it is true; what: its words, or what has them; every_s: less often for Slurm."""
     end = time.monotonic() + HANGS_S
     while not (said := condition()):
-        assert time.monotonic() < end, f"waited {HANGS_S:g} s for {what}"
+        assert time.monotonic() < end, f"waited {HANGS_S:g} s for {what() if callable(what) else what}"
         time.sleep(every_s)
     return said
 

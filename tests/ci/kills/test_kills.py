@@ -58,6 +58,20 @@ def below(process):
     return found
 
 
+def started(folder):
+    """Command lines of what runs in the environment of `start`: a browser or a Slurm of other tests is none of it."""
+    lines = []
+    for process in below(os.getpid()):
+        with contextlib.suppress(OSError):
+            if os.fsencode(folder.parent / "locks") in Path(f"/proc/{process}/environ").read_bytes():
+                lines.append(Path(f"/proc/{process}/cmdline").read_text())
+    return lines
+
+
+def await_end(folder):
+    until(lambda: not started(folder), lambda: f"the end of {started(folder)}")
+
+
 def start(scene, folder):
     env = {**os.environ, "PYTHONPATH": str(scenes.ROOT), "RIDGELINE_LOCKS": str(folder.parent / "locks")}
     with (folder.parent / "said").open("wb") as out:
@@ -70,19 +84,19 @@ def said(folder):
     return (folder / "said").read_text(errors="replace")[-1500:]
 
 
-def outcome(scene, folder, others):
+def outcome(scene, folder):
     code = start(scene, folder).wait(HANGS_S)
-    until(lambda: not {*below(os.getpid())} - others, "the end of what it started")
+    await_end(folder)
     return scene.outcome(folder, code)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("scene", scenes.SCENES, ids=lambda scene: scene.name)
 def test_a_killed_command_leaves_nothing_torn_or_running_and_goes_on(scene, template, tmp_path):
-    chance, others = random.Random(scene.name), {*below(os.getpid())}
+    chance = random.Random(scene.name)
     shutil.copytree(template, tmp_path / "undisturbed")
     began = time.monotonic()
-    wanted = outcome(scene, tmp_path / "undisturbed", others)
+    wanted = outcome(scene, tmp_path / "undisturbed")
     seconds = time.monotonic() - began
     for deep in (False, True):
         folder = tmp_path / f"killed-{deep}"
@@ -93,9 +107,9 @@ def test_a_killed_command_leaves_nothing_torn_or_running_and_goes_on(scene, temp
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
         code = process.wait(HANGS_S)
-        until(lambda: not {*below(os.getpid())} - others, "the end of what it started")
+        await_end(folder)
         assert scenes.unsound(folder, template) == []
         if victim == process.pid:
-            assert outcome(scene, folder, others) == wanted, said(tmp_path)
+            assert outcome(scene, folder) == wanted, said(tmp_path)
         else:
             assert (code in DOCUMENTED, "this is a defect" in said(tmp_path)) == (True, False), said(tmp_path)
