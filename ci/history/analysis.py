@@ -19,7 +19,7 @@ import pandas as pd
 
 from ci.history import series
 from ci.history.exact import CodeRecord, Surroundings
-from ci.history.series import Tracks, coded
+from ci.history.series import BoolArray, Tracks
 from ci.history.triage import Triage
 from ci.history.types import (
     CommitFacts,
@@ -30,6 +30,7 @@ from ci.history.types import (
     HistoryEvent,
     Moved,
     SeriesKey,
+    SeriesStep,
     event_id,
     event_of,
 )
@@ -89,29 +90,6 @@ class History:
     points: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class SeriesStep:
-    """A step of a track.  good, bad: places in the order of history of the points before and at it.
-
-    kind, direction: whose doing it is, and which way that went; step: of what moved, new time / old time.
-    returned: place at which the old level came back, -1 while it has not.
-    """
-
-    kind: EventKind
-    direction: Direction
-    key: SeriesKey
-    track: int
-    step: Step
-    judged_by: str
-    good: int
-    bad: int
-    returned: int = -1
-
-    def moved(self, names: Sequence[str]) -> Moved:
-        """The step in the words of the history.  names: of the commits, by place."""
-        return Moved(self.key, self.step, self.direction, self.judged_by, names[self.bad], names[self.good])
-
-
 def analyse(
     frame: pd.DataFrame,
     code: Sequence[CodeRecord] | None = None,
@@ -157,15 +135,15 @@ def _series_steps(tracks: Tracks, order: CommitOrder, paired: Paired, around: Su
     """The steps of every series of ratios, oldest first, and what each is the doing of."""
     with_library = np.flatnonzero(tracks.by_ratio & ~tracks.is_baseline).tolist()
     noise = _machine_noise(tracks)
-    neighbours = _compared_with_neighbour(tracks, order.names)
+    together = _ran_together(tracks, order.names)
     for track in with_library:
-        key, place = tracks.keys[track], tracks.place[tracks.span(track)]
+        key, span = tracks.keys[track], tracks.span(track)
+        place, values = tracks.place[span], tracks.values[span]
         verdicts = {
             index: verdict
-            for index in neighbours.get(track, ())
+            for index in (np.flatnonzero(together[span.start : span.stop - 1]) + 1).tolist()
             if (verdict := paired(key.machine, *(order.names[place[at]] for at in (index - 1, index))).get(key.name))
         }
-        values = tracks.values[tracks.span(track)]
         steps = {step.index: step for step in find(values) if _stands_out(step, len(place), noise[key.machine])}
         judged = _with_verdicts(steps, verdicts, values)
         for number, step in enumerate(judged):
@@ -256,21 +234,15 @@ def _machine_noise(tracks: Tracks) -> Mapping[str, float | None]:
     return noise
 
 
-def _compared_with_neighbour(tracks: Tracks, names: Sequence[str]) -> Mapping[int, Sequence[int]]:
-    """By track: the points whose commit ran in the same trials as the point before.  names: commits by place."""
-    if "compared_with" not in tracks.frame or not len(tracks.row):
-        return {}
-    codes, partners = coded(tracks.frame["compared_with"].iloc[tracks.row])
-    places = {name: place for place, name in enumerate(names)}
-    partner = np.array([*(places.get(str(name), -1) for name in partners), -1], int)[codes]  # code -1: not compared
-    is_first = np.zeros(len(tracks.row), bool)
-    is_first[tracks.starts[:-1]] = True
-    points = np.flatnonzero((partner[1:] == tracks.place[:-1]) & ~is_first[1:]) + 1
-    of_track = np.searchsorted(tracks.starts, points, side="right") - 1
-    found: dict[int, list[int]] = {}
-    for point, track in zip(points.tolist(), of_track.tolist(), strict=True):
-        found.setdefault(track, []).append(point - int(tracks.starts[track]))
-    return found
+def _ran_together(tracks: Tracks, names: Sequence[str]) -> BoolArray:
+    """Of each point but the first, whether its commit ran in the same trials as that of the point before.
+
+    names: commits by place.
+    """
+    if "compared_with" not in tracks.frame:
+        return np.zeros(max(len(tracks.row) - 1, 0), bool)
+    partner = tracks.frame["compared_with"].iloc[tracks.row].to_numpy(object)
+    return np.asarray(partner[1:] == np.array(names, object)[tracks.place[:-1]], bool)
 
 
 # ---- events ----------------------------------------------------------------------------------------------------------

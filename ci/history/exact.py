@@ -9,15 +9,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from ci.git.repository import history_order
 from ci.history.series import Tracks
-from ci.history.types import Cause, CommitOrder, EventKind, SeriesKey
-from ci.stats import Step
+from ci.history.types import Cause, CommitOrder, EventKind, SeriesStep
 
 MACHINE = "isa"
 """The machine of these records in asv's sense: code depends on the commit and on Triton, not on who compiled it."""
@@ -60,16 +59,10 @@ def records(results: Path, repository: Path | None = None) -> list[CodeRecord]:
     repository: a folder in the repository whose history puts commits of the same second in order; without it, the one
     around `results`.
     """
-    found = [one for path in sorted((results / MACHINE).glob("*-triton*.json")) if (one := _record(path))]
+    paths = sorted((results / MACHINE).glob("*-triton*.json"))
+    found = [record for path in paths if (record := _read(path, path.stat().st_mtime_ns))]
     place = history_order(repository or results, (one.commit for one in found))
     return sorted(found, key=lambda one: (one.env, one.date_ms, place.get(one.commit, -1)))
-
-
-def _record(path: Path) -> CodeRecord | None:
-    try:
-        return _read(path, path.stat().st_mtime_ns)
-    except OSError:
-        return None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -141,21 +134,6 @@ _IN_NAME = re.compile(r"(?:^|-)(py|torch|triton)(?=\d)([^-]*)")
 _WORDS = {"library": "NCCL or RCCL", "runtime": "CUDA or ROCm", "triton": "Triton", "py": "Python"}
 
 
-class LocatedStep(Protocol):
-    """What is asked of a step (`ci.history.analysis.SeriesStep`)."""
-
-    @property
-    def kind(self) -> EventKind: ...
-    @property
-    def key(self) -> SeriesKey: ...
-    @property
-    def track(self) -> int: ...
-    @property
-    def step(self) -> Step: ...
-    @property
-    def bad(self) -> int: ...
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Surroundings:
     """What lies around a step: the rows of its two points, and the machine code of the commits between."""
@@ -165,7 +143,7 @@ class Surroundings:
     order: CommitOrder
     code: Sequence[CodeRecord] = ()
 
-    def causes(self, group: Sequence[LocatedStep], good: int, bad: int) -> tuple[Cause, ...]:
+    def causes(self, group: Sequence[SeriesStep], good: int, bad: int) -> tuple[Cause, ...]:
         """What changed between two places of a group of steps, the likeliest first."""
         at_place = [step for step in group if step.bad == bad]
         changes = dict.fromkeys(change for step in at_place for change in self._changed(*self._rows(step)))
@@ -175,7 +153,7 @@ class Surroundings:
         ]
         return (*versions, *(self._code(group[0].key.kernel, good, bad) if group[0].kind is EventKind.KERNEL else ()))
 
-    def same_code(self, step: LocatedStep) -> bool:
+    def same_code(self, step: SeriesStep) -> bool:
         """Whether the same code ran on both sides of a step, as far as known, under the same versions of all."""
         rows = self._rows(step)
         before, after = (self._text("code", row) for row in rows)
@@ -188,7 +166,7 @@ class Surroundings:
                 for sentence in changes(before.values, after.values, kernel):
                     yield Cause("code", f"{after.commit[:8]}: {sentence}")
 
-    def _rows(self, step: LocatedStep) -> tuple[int, int]:
+    def _rows(self, step: SeriesStep) -> tuple[int, int]:
         index = self.tracks.span(step.track).start + step.step.index
         return int(self.tracks.row[index - 1]), int(self.tracks.row[index])
 

@@ -11,10 +11,10 @@ import pandas as pd
 
 from ci.git.repository import on_main
 from ci.history import exact, triage
-from ci.history.analysis import History, PairedStep, analyse
+from ci.history.analysis import History, Paired, PairedStep, analyse
 from ci.history.types import Cause, CommitFacts, Direction, HistoryEvent, read_commits
 from ci.judging import policy, recorded
-from ci.judging.policy import Policy, PolicyError
+from ci.judging.policy import PolicyError
 from ci.judging.types import CaseVerdict, Verdict
 from ci.records import store
 from ci.records.derived import derive
@@ -46,11 +46,11 @@ def of_frame(
     known = read_commits(folder, [*recorded_commits, *explained])
     aside = set() if main is None else {one for one in recorded_commits if one in known and one not in main}
     compiled = [record for record in compiled if record.commit not in aside]
-    paired = PairedVerdicts(results)
+    problems = list[str]()
     decisions = under_current_names(decisions or triage.Triage(), project.around(results).renamed)
-    found = analyse(frame, compiled, known, decisions, paired, aside)
+    found = analyse(frame, compiled, known, decisions, paired_verdicts(results, problems), aside)
     events = with_explanations(found.events, causes, known)
-    notes = (*frame.attrs.get("problems", ()), *found.notes, *paired.problems)
+    notes = (*frame.attrs.get("problems", ()), *found.notes, *problems)
     return dataclasses.replace(found, events=events, notes=notes, unread=frame.attrs.get("unread", 0))
 
 
@@ -116,32 +116,20 @@ SAID = {
 """What a verdict says of a case that has times on both sides."""
 
 
-class PairedVerdicts:
-    """The verdicts on the commits of one folder of records; problems: sentences on those that could not be read."""
+def paired_verdicts(results: Path, problems: list[str]) -> Paired:
+    """The verdicts on the commits of one folder of records.  problems: gets a sentence on those that cannot be read."""
+    policy_of_project = functools.cache(lambda: policy.load(project.around(results).policy or policy.DEFAULT_FILE))
 
-    def __init__(self, results: Path) -> None:
-        self.results, self.problems = results, list[str]()
-        self._said: dict[tuple[str, str, str], Mapping[str, PairedStep]] = {}
-
-    @functools.cached_property
-    def policy(self) -> Policy:
-        """Of the project that the records belong to."""
-        return policy.load(project.around(self.results).policy or policy.DEFAULT_FILE)
-
-    def __call__(self, machine: str, base: str, head: str) -> Mapping[str, PairedStep]:
-        """See `ci.history.analysis.Paired`."""
-        asked = machine, base, head
-        if asked not in self._said:
-            self._said[asked] = self._judged(*asked)
-        return self._said[asked]
-
-    def _judged(self, machine: str, base: str, head: str) -> Mapping[str, PairedStep]:
+    @functools.cache
+    def paired(machine: str, base: str, head: str) -> Mapping[str, PairedStep]:
         try:
-            cases = recorded.in_pairs(self.results, base, head, self.policy, machine)
+            cases = recorded.in_pairs(results, base, head, policy_of_project(), machine)
         except (RecordError, PolicyError, ProjectError) as error:
-            self.problems.append(f"{machine}: what was compared of {base[:8]} and {head[:8]} is not known: {error}")
+            problems.append(f"{machine}: what was compared of {base[:8]} and {head[:8]} is not known: {error}")
             return {}
-        return {one.case: _of_verdict(one) for one in cases if one.verdict in SAID}
+        return {case.case: _of_verdict(case) for case in cases if case.verdict in SAID}
+
+    return paired
 
 
 def _of_verdict(one: CaseVerdict) -> PairedStep:

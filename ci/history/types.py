@@ -77,6 +77,29 @@ class Moved:
 
 
 @dataclasses.dataclass(frozen=True)
+class SeriesStep:
+    """A step of a track.  good, bad: places in the order of history of the points before and at it.
+
+    kind, direction: whose doing it is, and which way that went; step: of what moved, new time / old time.
+    returned: place at which the old level came back, -1 while it has not.
+    """
+
+    kind: EventKind
+    direction: Direction
+    key: SeriesKey
+    track: int
+    step: Step
+    judged_by: str
+    good: int
+    bad: int
+    returned: int = -1
+
+    def moved(self, names: Sequence[str]) -> Moved:
+        """The step in the words of the history.  names: of the commits, by place."""
+        return Moved(self.key, self.step, self.direction, self.judged_by, names[self.bad], names[self.good])
+
+
+@dataclasses.dataclass(frozen=True)
 class CommitFacts:
     """A commit as a person knows it; of what git does not know here only the hash and the record's date are told.
 
@@ -234,25 +257,14 @@ class CommitOrder:
         """Commits of good..bad (as git has it) apart from `bad`; recorded ones only where git does not know both."""
         if good not in self.known or bad not in self.known:
             return max(self.place.get(bad, 0) - self.place.get(good, 0) - 1, 0)
-        wanted, of_good, count = {bad}, {good}, -1
-        newest = max(self._git_place[good], self._git_place[bad])
-        for name in reversed(self._git_names[: newest + 1]):  # a commit comes after all that come from it
-            if not wanted:
-                break
-            parents = set(self.known[name].parents)
-            if name in of_good:
-                of_good |= parents
-                wanted -= parents
-            elif name in wanted:
-                count += 1
-                wanted |= (parents & self.known.keys()) - of_good
-            wanted.discard(name)
-        return max(count, 0)
+        return max(len(self._ancestors(bad) - self._ancestors(good)) - 1, 0)
 
-    @functools.cached_property
-    def _git_names(self) -> list[str]:
-        return list(self.known)
-
-    @functools.cached_property
-    def _git_place(self) -> dict[str, int]:
-        return {commit: place for place, commit in enumerate(self.known)}
+    def _ancestors(self, commit: str) -> set[str]:
+        """A commit and all that it comes from, as far as git knows them."""
+        ancestors, unseen = set[str](), [commit]
+        while unseen:
+            name = unseen.pop()
+            if name in self.known and name not in ancestors:
+                ancestors.add(name)
+                unseen += self.known[name].parents
+        return ancestors
