@@ -14,13 +14,15 @@ import click
 from rich.console import Console
 
 from benchmarks.reach import Reach
+from ci import harness
 from ci.git.command import GitError
 from ci.git.repository import Commit, LocalCheckout, Repository
-from ci.harness import TIERS, MeasureError, MeasurePlan, machine_kind, options, query
+from ci.harness import INTERRUPTED, MEASURED, TIERS, USAGE, MeasureError, MeasurePlan, machine_kind, options, query
 from ci.isa.compiled import TARGETS
 from ci.isa.text import few
-from ci.options import Given
+from ci.options import Given, err_console
 from ci.report.run_summary import RunSeconds, seconds_of
+from ci.trials.file import missing
 from ci.trials.trial import Trial
 from kernels import project
 
@@ -94,6 +96,23 @@ def scratch(verb: str, checkout: LocalCheckout, root: Path | None = None) -> Pat
     """A new trial file in TRIALS, named by time and commit.  root: of a project that the current folder is not in."""
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     return project.place(f"{TRIALS}/{stamp}-{verb}-{checkout.commit.short}-{os.getpid()}.jsonl", root)
+
+
+def measure_missing(
+    checkout: LocalCheckout, plan: MeasurePlan, out: Path, done: Sequence[Trial], operators: Sequence[str]
+) -> int:
+    """Measure the trials of a plan that `done` lacks; the worst exit code, at once where measuring broke off.
+
+    operators: () for all of the plan.
+    """
+    codes = [MEASURED]
+    for batch in missing(done, operators or ("",), plan.first_trial, plan.trials):
+        kernels = tuple(filter(None, batch.operators)) or plan.kernels
+        part = dataclasses.replace(plan, kernels=kernels, first_trial=batch.first, trials=batch.count)
+        codes.append(harness.measure([checkout], part, out, err_console()))
+        if codes[-1] in (USAGE, INTERRUPTED):
+            break
+    return max(codes)
 
 
 # The wall clock of a verb that measures, and what it says of it at its end.

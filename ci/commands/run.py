@@ -12,10 +12,11 @@ from pathlib import Path
 
 import click
 
-from ci.commands.measuring import VerbClock, one_checkout, scratch
+from ci import harness
+from ci.commands.measuring import VerbClock, measure_missing, one_checkout, scratch
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout
-from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasurePlan, again, measure, options, query
+from ci.harness import MEASURED, MeasurePlan, again, options, query
 from ci.options import (
     DRY_RUN,
     OUT,
@@ -37,7 +38,7 @@ from ci.options import (
 from ci.programs import declared_program, refuse_choices
 from ci.report import run_summary
 from ci.report.words import plain
-from ci.trials.file import Followed, measured_operators, missing
+from ci.trials.file import Followed, measured_operators
 from kernels import project
 
 RANGE = "Of a range A..B"
@@ -100,7 +101,7 @@ def run(given: Given) -> int:
     if given.program:
         code = _run_of_program(given, head, planned, log)
     else:
-        code = _resumed(head, planned, log) if given.resume else measure([head], planned, file, err_console())
+        code = _resumed(head, planned, log) if given.resume else harness.measure([head], planned, file, err_console())
     measured = log.read()
     new = measured.trials[before:]
     run_summary.show(new, out_console())
@@ -141,19 +142,11 @@ def _run_of_program(given: Given, head: LocalCheckout, planned: MeasurePlan, log
 
 
 def _resumed(head: LocalCheckout, planned: MeasurePlan, log: Followed) -> int:
-    """Measure what the file lacks; the worst exit code, at once where measuring broke off."""
+    """Measure what the file lacks; the exit code."""
     own = (trial for trial in log.read().trials if trial.regime == planned.regime)
     done = [trial for trial in own if trial.checkouts["head"].commit == head.commit.hash]
     operators = measured_operators(done, planned.first_trial) or (_planned(head, planned) if done else ())
-    batches = missing(done, operators or ("",), planned.first_trial, planned.trials)
-    codes = [MEASURED]
-    for batch in batches:
-        these = batch.operators if operators else planned.kernels
-        part = dataclasses.replace(planned, kernels=these, first_trial=batch.first, trials=batch.count)
-        codes.append(measure([head], part, log.path, err_console()))
-        if codes[-1] in (USAGE, INTERRUPTED):
-            return codes[-1]
-    return max(codes)
+    return measure_missing(head, planned, log.path, done, operators)
 
 
 def _planned(head: LocalCheckout, planned: MeasurePlan) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from benchmarks.bringup import STEPS
 from benchmarks.reach import Reach
+from ci import harness
 from ci.commands import doctor as bringup
 from ci.commands import measuring
 from ci.commands import run as module
@@ -32,7 +33,7 @@ def planned(monkeypatch):
         plans.append(plan)
         return 0
 
-    monkeypatch.setattr(module, "measure", measure)
+    monkeypatch.setattr(harness, "measure", measure)
     monkeypatch.setattr(module, "query", lambda *arguments: {"kernels": [{"kernel": "gemm"}, {"kernel": "norm"}]})
     return plans
 

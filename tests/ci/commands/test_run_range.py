@@ -8,7 +8,7 @@ import re
 import pytest
 
 from ci import harness
-from ci.commands.run_range import CommitRange, RangeRun, commits_of
+from ci.commands.run_range import RangeRun, codes_of, steps_of
 from ci.git.repository import Commit, Repository
 from ci.harness import INTERRUPTED, USAGE, MeasurePlan
 from tests.ci.made_trials import MACHINE, declaration, ok, tree, trial, write
@@ -32,29 +32,25 @@ def line(hash_, speed=1.0, number=0, name="gemm", code=""):
     return trial(arms, number, hash_[:16], kernel=name, trees={"head": tree(hash_, declared=declaration(name))})
 
 
-def of_labels(*labels):
-    commits = [Commit(f"{n:040x}", n, f"commit {n}") for n in range(len(labels))]
-    return CommitRange(commits, [{"gemm": one} for one in labels])
+def places(labels, steps=None):
+    """Which commits of a range with these labels are measured, in order."""
+    codes = [(Commit(f"{n:040x}", n, f"commit {n}"), {"gemm": label}) for n, label in enumerate(labels)]
+    return [commit.date_ms for commit, _ in steps_of(codes, steps)]
 
 
 def test_the_newest_come_first_and_steps_are_even():
-    assert of_labels(*"abcde").order() == [4, 3, 2, 1, 0]
-    assert [of_labels(*"abcdefghi").order(steps) for steps in (1, 2, 3, 20)] == [
-        [8],
-        [8, 0],
-        [8, 4, 0],
-        [*range(8, -1, -1)],
-    ]
+    assert places("abcde") == [4, 3, 2, 1, 0]
+    assert [places("abcdefghi", steps) for steps in (1, 2, 3, 20)] == [[8], [8, 0], [8, 4, 0], [*range(8, -1, -1)]]
 
 
 def test_equal_files_are_measured_once():
-    assert of_labels("a", "a", "b", "b", "a").order() == [2, 0]
-    assert of_labels().order(3) == []
+    assert places("aabba") == [2, 0]
+    assert places("", 3) == []
 
 
 def ranging(folder, out):
     here = Repository(folder)
-    of = commits_of(here, "..HEAD", None, ())
+    of = codes_of(here, "..HEAD", None, ())
     return RangeRun(here, of, MeasurePlan(trials=1), out)
 
 
@@ -87,7 +83,7 @@ def test_a_run_that_was_interrupted_goes_on_and_says_what_is_not_measured(tmp_pa
     again = ranging(tmp_path / "repo", out)
     assert again.run() == 0
     assert [first, *calls[2:]] == [hashes[n] for n in (4, 2, 1, 0)]
-    assert list(again.failed) == [hashes[1]]
+    assert [one.hash for one in again.failed] == [hashes[1]]
     lines = [re.sub(r"^\d+ s", "T", one) for one in capsys.readouterr().err.splitlines()]
     assert lines[0] == f"T, 3 commits to go; now {hashes[2][:8]} commit 2: gemm"
     assert f"not measured: {hashes[1][:8]}: the lines above say why" in lines
@@ -96,7 +92,7 @@ def test_a_run_that_was_interrupted_goes_on_and_says_what_is_not_measured(tmp_pa
 def test_operators_that_a_commit_leaves_alone_are_not_measured_there(tmp_path):
     made(tmp_path / "repo", [{"gemm": 0, "norm": 0}, {"gemm": 1, "norm": 0}])
     left = ranging(tmp_path / "repo", tmp_path / "t.jsonl").remaining()
-    assert [(commit.subject, operators) for commit, operators in left] == [
+    assert [(commit.subject, operators) for commit, operators in left.items()] == [
         ("commit 1", ("gemm", "norm")),
         ("commit 0", ("gemm",)),
     ]
