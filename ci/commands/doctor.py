@@ -12,7 +12,7 @@ import json
 import os
 import socket
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ import ci
 from ci.bars import printable
 from ci.commands.measuring import one_checkout
 from ci.git.command import GitError
-from ci.git.repository import ForeignError, Repository
+from ci.git.repository import Repository
 from ci.harness import INTERRUPTED, MeasureError, again, follow, measure, options, program, query
 from ci.options import (
     CHOICE,
@@ -50,23 +50,17 @@ from ci.options import (
     wait_for_turn,
 )
 from ci.pools import file
-from ci.pools.file import NO_GPU, Pool
+from ci.pools.file import NO_GPU
 from ci.report.words import plain, plural
-from ci.trials.trial import faults_of
 from kernels import project
 
 Level = Literal["ok", "note", "warning", "error"]
 STYLE: dict[Level, str] = {"error": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
 """How each level looks, worst first."""
 
-EXAMINED = ("python", "torch", "triton")
-"""Versions that the measuring program judges."""
-UNTESTED = "untested_version"
-"""The kind of its problem that is a remark: what is newer than what we tried mostly works."""
-VERSION_PROBLEMS = {"library_missing", UNTESTED}
-"""Kinds of its problems that are about versions."""
 EXAMINE_S = 180.0
-"""Seconds for the measuring program's own examination: importing torch on a cold disk takes a minute."""
+"""Seconds for the measuring program's examination: importing torch on a cold disk takes a minute, and a hanging driver
+for ever."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,97 +73,74 @@ class Finding:
     next_step: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Diagnosis:
-    """All findings, worst first, and the machine's fingerprint ({} if it could not be had)."""
-
-    findings: tuple[Finding, ...]
-    fingerprint: Mapping[str, Any]
-
-    @property
-    def worst(self) -> Level:
-        """The worst level found."""
-        return min((finding.level for finding in self.findings), key=_rank, default="ok")
-
-    def document(self) -> dict[str, Any]:
-        """For --json."""
-        findings = [dataclasses.asdict(finding) for finding in self.findings]
-        return {"worst": self.worst, "findings": findings, "machine": dict(self.fingerprint)}
+Diagnosis = tuple[list[Finding], Mapping[str, Any]]
+"""All findings, worst first, and the machine's fingerprint or facts ({} if they could not be had)."""
 
 
 def diagnose(root: Path, results: Path) -> Diagnosis:
     """Examine this machine for the repository at `root` with its records in `results`; takes some seconds."""
+    answer, findings = _examined("--tree", str(root), "--folder", str(results.absolute()))
+    if answer:
+        findings += _machine(answer)
+    findings += [*_interpreter(), _clone(root), *_records(results)]
+    return sorted(findings, key=_rank), answer.get("machine", {})
+
+
+def _rank(finding: Finding) -> int:
+    return list(STYLE).index(finding.level)
+
+
+def _examined(*words: str) -> tuple[dict[str, Any], list[Finding]]:
+    """The answer of `python -m benchmarks doctor`, {} if there is none, and its problems."""
     try:
-        answer = query("doctor", "--tree", str(root), "--folder", str(results.absolute()), limit_s=EXAMINE_S)
-        machine, found = answer["machine"], list(_examined(answer))
-    except (MeasureError, KeyError, TypeError, AttributeError) as error:
-        why = f"its answer cannot be read ({type(error).__name__}: {error})"
-        why = str(error) if isinstance(error, MeasureError) else why
-        started = " ".join(["python", *ci.program("benchmarks"), "doctor"])
-        next_step = f"run `{started}` and correct what it reports"
-        machine, found = {}, [Finding("error", "the measuring program does not start", why, next_step)]
-    found += [*_interpreter(), _clone(root), *_records(results)]
-    return Diagnosis(tuple(sorted(found, key=lambda finding: _rank(finding.level))), machine)
+        answer = query("doctor", *words, limit_s=EXAMINE_S)
+        texts = [(row["level"], row["text"], row.get("why", ""), row["next_step"]) for row in answer["problems"]]
+    except (MeasureError, KeyError, TypeError) as error:
+        started = " ".join(["python", *ci.program("benchmarks"), "doctor", *words[:1]])
+        step = f"run `{started}` and correct what it reports"
+        return {}, [Finding("error", "the measuring program gives no answer", plain(error), step)]
+    return answer, [Finding(level, *map(printable, rest)) for level, *rest in texts]
 
 
-def _rank(level: Level) -> int:
-    return list(STYLE).index(level)
-
-
-def _examined(answer: Mapping[str, Any]) -> Iterator[Finding]:
-    """What the answer of `python -m benchmarks doctor --json` comes to."""
-    machine, environment = answer["machine"], answer["environment"]
-    for problem in answer["problems"]:
-        remark: Level = "note" if problem["kind"] == UNTESTED else "warning"
-        level: Level = "error" if problem["level"] == "error" else remark
-        yield Finding(level, *(printable(problem[key]) for key in ("text", "why", "next_step")))
-    if machine.get("kind") != "gpu":
+def _machine(answer: Mapping[str, Any]) -> Iterator[Finding]:
+    yield Finding("ok", machine_text(answer["machine"], answer["environment"]))
+    if answer["machine"].get("kind") != "gpu":
         yield Finding(
             "note",
-            f"no GPU: only CPU backends are timed ({machine.get('cpu') or machine.get('device')})",
+            "no GPU: only CPU backends are timed",
             "Triton kernels are checked in its interpreter at most, never timed",
             "for GPU times `ridgeline run --out trials.jsonl` on a GPU, `ridgeline records add trials.jsonl` here",
         )
-    elif machine.get("market_name"):
-        yield Finding("ok", f"{machine.get('count', 1)} x {machine['market_name']} ({machine.get('arch')})")
     if reasons := [why for cases in answer.get("kernels", {}).values() for why in cases.values()]:
-        runnable = reasons.count("")
-        yield Finding(
-            "ok", f"{plural(len(answer['kernels']), 'kernel')}: {runnable} of {len(reasons)} cases can be measured here"
-        )
-    if VERSION_PROBLEMS.isdisjoint(problem["kind"] for problem in answer["problems"]):
-        for name in EXAMINED:
-            if environment.get(name):
-                yield Finding("ok", f"{name} {environment[name]}")
+        count = f"{reasons.count('')} of {len(reasons)} cases"
+        yield Finding("ok", f"{plural(len(answer['kernels']), 'kernel')}: {count} can be measured here")
+
+
+def machine_text(machine: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
+    """The devices with the versions of what runs on them."""
+    device = f"{machine['count']} x {machine['market_name'] or machine['device']} ({machine['arch']})"
+    parts = [device if machine["kind"] == "gpu" else f"no GPU seen, CPU {machine['device']}"]
+    parts += [f"{name} {versions[name]}" for name in ("python", "torch", "triton", "hip", "cuda") if versions.get(name)]
+    return plain(", ".join(parts))
 
 
 def _interpreter() -> Iterator[Finding]:
-    asked = os.environ.get("TRITON_INTERPRET", "")
-    if asked not in ("", "0"):
+    setting = os.environ.get("TRITON_INTERPRET", "")
+    if setting not in ("", "0"):
         why = "Triton then interprets kernels on the CPU: no time would mean anything"
-        yield Finding("error", f"TRITON_INTERPRET={printable(asked)} is set", why, "unset TRITON_INTERPRET")
+        yield Finding("error", f"TRITON_INTERPRET={printable(setting)} is set", why, "unset TRITON_INTERPRET")
 
 
 def _clone(root: Path) -> Finding:
     try:
         repository = Repository(root)
-        if not repository.has_history():
-            what, step = "this git repository has no commit yet", "git add what belongs to it, git commit"
-            return Finding("warning", what, "there is nothing to measure or to compare", step)
-        head, commits = repository.resolve("HEAD").hash, repository.length()
-    except ForeignError as error:
-        return Finding("warning", error.what, "commits cannot be compared", error.command)
-    except GitError:
-        return Finding(
-            "warning",
-            "this is not a git repository, or git is missing",
-            "commits cannot be compared",
-            "on a node without git name the commit and a file (`ridgeline run --help`), and record the file in a clone",
-        )
+        head = repository.resolve("HEAD")
+    except GitError as error:  # which says the next step
+        return Finding("warning", plain(error), "commits cannot be compared")
     if repository.is_shallow():
-        what, why = f"the history is cut off after {plural(commits, 'commit')}", "a base to compare with may be missing"
-        return Finding("warning", what, why, "git fetch --unshallow (in a workflow: fetch-depth: 0)")
-    return Finding("ok", f"git: {plural(commits, 'commit')} up to {head[:12]}")
+        step = "git fetch --unshallow (in a workflow: fetch-depth: 0)"
+        return Finding("warning", "the history is cut off (shallow)", "a base to compare with may be missing", step)
+    return Finding("ok", f"git: HEAD is {head.short}")
 
 
 def _records(results: Path) -> Iterator[Finding]:
@@ -187,10 +158,10 @@ def _records(results: Path) -> Iterator[Finding]:
         yield Finding("error", f"{problem.where}: {problem.why}", "the gate and pages lack its trials", next_step)
 
 
-def show(diagnosis: Diagnosis, console: Console) -> None:
+def show(findings: Sequence[Finding], console: Console) -> None:
     """One line for what is right; what, why and the next step for everything else."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    for finding in diagnosis.findings:
+    for finding in findings:
         text = Text(finding.what, style="" if finding.level == "ok" else "bold")
         text.append(f"\n{finding.why}" if finding.why else "", style="not bold dim")
         text.append(f"\n-> {finding.next_step}" if finding.next_step else "", style="not bold cyan")
@@ -201,52 +172,28 @@ def show(diagnosis: Diagnosis, console: Console) -> None:
 # Is this node fit to measure for its pool?  The measuring program's preflight, held to what the pool promises.
 
 
-PREFLIGHT_S = 120.0
-"""Seconds for the preflight: the driver of a loaded node takes some seconds, a hanging driver for ever."""
-
-WHY: Mapping[bool, str] = {True: "no verdict rests on times of this node until then", False: "kept beside the times"}
-"""Why a fault matters, by whether it is fatal."""
-
-
 def diagnose_node(pool_name: str, gpus: int | None, results: Path) -> Diagnosis:
-    """What the preflight finds here, the worst first; a node that gives no answer has a fault.  PoolsError."""
-    pool, count = promised(pool_name, gpus)
-    words = ["--product", pool.gpu] if pool and pool.gpu != NO_GPU else []
-    words += ["--gpus", str(count)] if count else []
-    try:
-        answer = query("doctor", "--node", "--folder", str(results.absolute()), *words, limit_s=PREFLIGHT_S)
-        faults, facts = faults_of(answer), answer["facts"]
-    except (MeasureError, KeyError, TypeError) as error:
-        started = " ".join(["python", *ci.program("benchmarks"), "doctor", "--node"])
-        text = f"the preflight gives no answer: {error}"
-        return Diagnosis((Finding("error", text, WHY[True], f"run `{started}` and correct what it reports"),), {})
-    findings = [
-        Finding("error" if fault.fatal else "warning", fault.text, WHY[fault.fatal], fault.next_step)
-        for fault in sorted(faults, key=lambda fault: not fault.fatal)
-    ]
+    """What the preflight finds here; a node that gives no answer has a fault.  PoolsError.
+
+    pool_name, gpus: what this node is held to; "": as the pool says that started us, in RIDGELINE_POOL and
+    RIDGELINE_GPUS.
+    """
+    words = ["--node", "--folder", str(results.absolute())]
+    if not pool_name:
+        pool_name, started = os.environ.get("RIDGELINE_POOL", ""), os.environ.get("RIDGELINE_GPUS")
+        gpus = int(started) if gpus is None and pool_name and started else gpus
+    pool = file.load().pool(pool_name) if pool_name else None
+    if pool and pool.gpu != NO_GPU:
+        words += ["--product", pool.gpu]
+    if count := pool.size(gpus) if pool else gpus:
+        words += ["--gpus", str(count)]
+    answer, findings = _examined(*words)
+    facts = answer.get("facts", {})
     if not findings:
+        node = os.environ.get("RIDGELINE_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
         for_pool = f" for pool {pool.name}" if pool else ""
-        findings = [Finding("ok", f"{node_name()} is fit to measure{for_pool}: {facts['gpus']['count']} GPUs")]
-    return Diagnosis(tuple(findings), facts)
-
-
-def promised(
-    pool_name: str, gpus: int | None, path: Path | None = None, environ: Mapping[str, str] = os.environ
-) -> tuple[Pool | None, int]:
-    """The pool and the GPUs that this node is held to: as named, else as the pool that started us says in
-    RIDGELINE_POOL and RIDGELINE_GPUS; (None, GPUs) for no pool."""
-    name = pool_name or environ.get("RIDGELINE_POOL", "")
-    if not name:
-        return None, gpus or 0
-    pool, of_starter = file.load(path).pool(name), environ.get("RIDGELINE_GPUS", "")
-    if gpus is None and of_starter.isdecimal() and not pool_name:
-        gpus = int(of_starter)
-    return pool, pool.size(gpus)
-
-
-def node_name(environ: Mapping[str, str] = os.environ) -> str:
-    """This node, as Slurm or the host of the container calls it."""
-    return environ.get("RIDGELINE_NODE") or environ.get("SLURMD_NODENAME") or socket.gethostname()
+        findings = [Finding("ok", f"{node} is fit to measure{for_pool}: {facts['gpus']['count']} GPUs")]
+    return sorted(findings, key=_rank), facts
 
 
 @verb("ridgeline doctor --json\n  ridgeline doctor --node --pool mi300x --gpus 8")
@@ -260,19 +207,18 @@ def doctor(given: Given) -> int:
 
     Exit code 3 if something is broken.
     """
-    if given.node:
-        return _shown(diagnose_node(given.pool, given.gpus, given.results), given.as_json)
-    if given.pool or given.gpus is not None:
+    if not given.node and (given.pool or given.gpus is not None):
         raise click.UsageError("--pool and --gpus belong to --node; add it")
-    return _shown(diagnose(Path.cwd(), given.results), given.as_json)
-
-
-def _shown(diagnosis: Diagnosis, as_json: bool) -> int:
-    if as_json:
-        print_json(diagnosis.document())
+    if given.node:
+        findings, machine = diagnose_node(given.pool, given.gpus, given.results)
     else:
-        show(diagnosis, out_console())
-    return USAGE if diagnosis.worst == "error" else PASS
+        findings, machine = diagnose(Path.cwd(), given.results)
+    worst = findings[0].level
+    if given.as_json:
+        print_json({"worst": worst, "findings": list(map(dataclasses.asdict, findings)), "machine": machine})
+    else:
+        show(findings, out_console())
+    return USAGE if worst == "error" else PASS
 
 
 # ---- ridgeline verify ------------------------------------------------------------------------------------------------
@@ -364,7 +310,7 @@ def bringup(given: Given) -> int:
     if given.as_json:
         print_json(document)
     else:
-        show(bringup_diagnosis(document), out_console())
+        show(bringup_findings(document), out_console())
         counts = Counter(row["status"] for step in document["steps"] for row in step["rows"])
         click.echo(f"{', '.join(f'{counts[status]} {status}' for status in LEVELS)}; {document['seconds']:.0f} s")
         click.echo(f"report: {file}; what failed may show paths of this machine: read it before you send it to us")
@@ -378,16 +324,12 @@ LONGEST = 600
 """Characters of a sentence that are shown."""
 
 
-def bringup_diagnosis(document: Mapping[str, Any]) -> Diagnosis:
+def bringup_findings(document: Mapping[str, Any]) -> list[Finding]:
     """The report of a bring-up: the machine with its versions, then every row."""
-    machine, versions = document["machine"], document["environment"]
-    device = f"{machine['count']} x {machine['market_name'] or machine['device']} ({machine['arch']})"
-    parts = [device if machine["kind"] == "gpu" else f"no GPU seen, CPU {machine['device']}"]
-    parts += [f"{name} {versions[name]}" for name in ("torch", "triton", "hip", "cuda") if versions.get(name)]
     rows = [(step["step"], row) for step in document["steps"] for row in step["rows"]]
-    findings = [Finding("ok", plain(", ".join(parts)))]
+    findings = [Finding("ok", machine_text(document["machine"], document["environment"]))]
     for step, row in sorted(rows, key=lambda pair: list(LEVELS).index(pair[1]["status"])):
         label = step if step.endswith(row["name"]) else f"{step}: {row['name']}"
         texts = (plain(f"{label}: {row['text']}", LONGEST), "", plain(row["next_step"], LONGEST))
         findings.append(Finding(LEVELS[row["status"]], *texts))
-    return Diagnosis(tuple(findings), machine)
+    return findings

@@ -74,15 +74,6 @@ DUBIOUS = re.compile(r"dubious ownership in repository at '(.*?)'")
 """What git says of a repository that another user owns (git-config(1), safe.directory)."""
 
 
-class ForeignError(GitError):
-    """Another user owns the repository; command: what has git read it."""
-
-    def __init__(self, folder: str) -> None:
-        self.what = f"{folder} belongs to another user, and git does not read it"
-        self.command = f"git config --global --add safe.directory {shlex.quote(folder)}"
-        super().__init__(f"{self.what}: `{self.command}` allows it")
-
-
 class RangeError(ValueError):
     """A range of commits is not written A..B; the text says how."""
 
@@ -95,7 +86,10 @@ class Repository:
             self.root = Path(git(root, "rev-parse", "--show-toplevel"))
         except GitFailed as error:
             if foreign := DUBIOUS.search(str(error)):
-                raise ForeignError(foreign.group(1)) from None
+                allow = f"git config --global --add safe.directory {shlex.quote(foreign[1])}"
+                raise GitError(
+                    f"{foreign[1]} belongs to another user, and git does not read it: `{allow}` allows it"
+                ) from None
             raise GitError(
                 f"{root} is not inside a git repository; run this in a clone, "
                 "or name the commit and a file yourself: `ridgeline run --help`"
@@ -159,10 +153,6 @@ class Repository:
     def tracks(self, below: Path) -> bool:
         """Whether git knows a file in a folder below the top."""
         return bool(git(self.root, "ls-files", "--", f"{below}/"))
-
-    def length(self) -> int:
-        """Number of commits up to HEAD."""
-        return int(git(self.root, "rev-list", "--count", "HEAD")) if self.has_history() else 0
 
     def changed(self, out: Path | None = None) -> tuple[str, ...]:
         """Tracked files with uncommitted changes, and untracked ones that are not ignored; records do not count.

@@ -228,7 +228,7 @@ error  heap: allocate: failed: no[31m peers
 
 def printed_at(width):
     stream = io.StringIO()
-    show(bringup.bringup_diagnosis(DOCUMENT), Console(file=stream, width=width, highlight=False))
+    show(bringup.bringup_findings(DOCUMENT), Console(file=stream, width=width, highlight=False))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 

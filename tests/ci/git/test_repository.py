@@ -160,7 +160,6 @@ def test_the_commits_of_a_range_that_change_a_path(repo):
     assert [one.hash for one in repository.commits("", "HEAD")] == [first, second, third]
     assert [one.hash for one in repository.commits("", "HEAD", ["kernels"])] == [first, second]
     assert repository.commits(first, third) == [repository.resolve(second), repository.resolve(third)]
-    assert repository.length() == 3
     with pytest.raises(GitError, match="gone"):
         repository.commits("gone", "HEAD")
 
@@ -202,7 +201,7 @@ def test_a_repository_of_another_user_is_named_with_the_command_that_allows_it(r
     with pytest.raises(GitError, match=f"belongs to another user, and git does not read it: `{allow}` allows it"):
         Repository(named)
     finding = doctor._clone(named)
-    assert (finding.level, finding.next_step) == ("warning", allow)
+    assert (finding.level, allow in finding.what) == ("warning", True)
 
 
 @pytest.mark.parametrize("span", ["HEAD^..HEAD", "HEAD..HEAD"])

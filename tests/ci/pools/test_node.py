@@ -74,7 +74,7 @@ def test_a_preflight_without_an_answer_is_a_fault(asked, monkeypatch):
     monkeypatch.setattr(doctor, "query", fail)
     done = invoke()
     assert done.exit_code == 3
-    assert "the preflight gives no answer: gave no answer within 120 s" in done.output.replace("\n       ", " ")
+    assert "a GPU or its driver may hang" in done.output
 
 
 def test_for_real(monkeypatch, tmp_path):
