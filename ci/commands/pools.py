@@ -4,7 +4,6 @@ queue, and what they do for a pull request and in a night."""
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import os
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import click
 from benchmarks import lifetime
 from ci import VERBS
 from ci.git.repository import Commit, Repository
-from ci.github.client import API, GitHub
+from ci.github.client import of_environment
 from ci.harness import TIERS, machine_kind
 from ci.options import (
     DRY_RUN,
@@ -41,7 +40,7 @@ from ci.programs import declared_programs
 from ci.report.model import Sheet, markdown
 from ci.report.words import plain
 from ci.slurm.client import Slurm
-from ci.slurm.runner import RunnerError, RunnerService
+from ci.slurm.runner import RunnerService, offers_of
 from kernels import project
 
 COMMAND = ("python", *VERBS, "run", "--out", "trials.jsonl")
@@ -97,19 +96,14 @@ def _list(described: Pools, as_json: bool) -> None:
     click.echo(markdown(Sheet("", head, tuple(rows), len(head))), nl=False)
 
 
-# `ridgeline ci runner`: serves GitHub's queue from Slurm, with one short-lived runner for each job.
-
-
-INTERVAL_S = 30.0
-"""Seconds between two rounds: a round is 4 calls and one for each run at work, and GitHub allows 5,000 an hour."""
-LONGEST_LINE = 500
-"""Characters of one line of the log."""
+# `ridgeline ci runner`: serves GitHub's queue from Slurm, with one short-lived runner for each job.  A round is 4 calls
+# and one for each run at work, and GitHub allows 5,000 an hour.
 
 
 @verb("ridgeline ci runner --once --dry-run")
 @option("--site NAME", "The Slurm site (default: the one with a table [site.NAME.runner]).")
 @flag("--once", "Look once, do what follows, and leave.")
-@option("--interval SECONDS", "Time between two rounds.", Finite(0.05, 3600), default=INTERVAL_S)
+@option("--interval SECONDS", "Time between two rounds.", Finite(0.05, 3600), default=30.0)
 @option("--token-file", "GitHub's token, read again in every round (default: the variable GITHUB_TOKEN).", FILE)
 @POOLS_FILE
 @DRY_RUN
@@ -120,26 +114,28 @@ def runner(given: Given) -> int:
     folder.  The token needs "administration: write" and "actions: read" of the repository.  --dry-run looks once and
     says what it would do.
     """
-    pools, logged = file.load(given.path), set[str]()
-    served = [site for site in pools.sites.values() if site.runner and given.site in (None, site.name)]
-    if len(served) != 1 or not (settings := served[0].runner):
-        named = ", ".join(site.name for site in pools.sites.values() if site.runner) or "none"
-        raise RunnerError(f"--site says which site to serve; sites with a table [site.NAME.runner]: {named}")
-    folder = Path(served[0].shared or Path.home() / ".ridgeline") / "runner"
+    pools, logged = file.load(given.path), list[str]()
+    served = [(site, site.runner) for site in pools.sites.values() if site.runner and given.site in (None, site.name)]
+    if len(served) != 1:
+        raise click.UsageError(
+            f"--site names one with a table [site.NAME.runner], of: {', '.join(pools.sites) or 'none'}"
+        )
+    ((site, settings),) = served
+    folder = Path(site.shared or Path.home() / ".ridgeline") / "runner"
+    environ = {**os.environ, "GITHUB_REPOSITORY": settings.repository}
     while True:
-        token = given.token_file.read_text("utf-8").strip() if given.token_file else os.environ.get("GITHUB_TOKEN", "")
-        github = GitHub(settings.repository, token, os.environ.get("GITHUB_API_URL") or API)
-        service = RunnerService(pools, served[0].name, settings, folder, github, Slurm(patience_s=0))
+        if given.token_file:
+            environ["GITHUB_TOKEN"] = given.token_file.read_text("utf-8").strip()
+        github = of_environment(environ)
+        service = RunnerService(site, settings, offers_of(pools, site.name), folder, github, Slurm(patience_s=0))
         lines, failed = service.do_round(given.dry_run)
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for line in lines:
             if line not in logged:  # what has not changed since the last round is not repeated
-                click.echo(f"{now} {plain(line, LONGEST_LINE)}")  # names in it are other people's words
-        if given.dry_run and not lines:
-            click.echo("nothing to do")
+                now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                click.echo(f"{now} {plain(line, 500)}")  # names in it are other people's words
         if given.once or given.dry_run:
             return USAGE if failed else PASS
-        logged = set(lines)
+        logged = lines
         time.sleep(given.interval)
 
 

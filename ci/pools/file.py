@@ -272,10 +272,6 @@ class Pools:
             raise PoolsError(f"pool {name!r} has no `site`: no Slurm leads to it; pools that have one: {reached}")
         return pool, self.sites[pool.site]
 
-    def account(self, pool: Pool) -> str:
-        """Slurm's --account for a pool: its own, else its site's."""
-        return pool.account or self.sites[pool.site].account
-
 
 # ---- the file --------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from ci.pools.file import Pool, Pools
+from ci.pools.file import Pool, Site
 
 # ---- what Slurm's commands print; Slurm's JSON changes with every version -------------------------------------------
 
@@ -137,9 +137,9 @@ class Slurm:
         """The queue's rows of the jobs of this name, each task of an array by itself."""
         return [row for row in self._queue("--name", name) if row.name == name]
 
-    def mine(self, prefix: str) -> list[QueueRow]:
-        """Rows of this user's jobs whose names begin with `prefix`."""
-        return [row for row in self._queue("--me") if row.name.startswith(prefix)]
+    def mine(self, names: str) -> list[QueueRow]:
+        """Rows of this user's jobs whose whole names match the regular expression `names`."""
+        return [row for row in self._queue("--me") if re.fullmatch(names, row.name)]
 
     def scancel(self, name: str) -> None:
         """Cancel every job of this user and this name that has not ended, with all tasks."""
@@ -185,7 +185,7 @@ def _refusal(program: str, text: str) -> SlurmError:
 
 
 def batch_script(
-    pools: Pools,
+    site: Site,
     pool: Pool,
     gpus: int,
     body: str,
@@ -198,7 +198,7 @@ def batch_script(
     comment: str = "",
     requeue: bool = True,
 ) -> str:
-    """A batch script for so many GPUs of a pool that has a site: the options for Slurm, then a bash script.
+    """A batch script for so many GPUs of a pool of a site: the options for Slurm, then a bash script.
 
     body: with or without its #! line.  time: as --time takes it.  tasks: of an array, none for a job that is none.
     requeue: start it again when its node is lost or somebody with priority takes the node.  Nothing of the submitter's
@@ -208,7 +208,7 @@ def batch_script(
         "job-name": name,
         "comment": comment,
         "partition": pool.partition,
-        "account": pools.account(pool),
+        "account": pool.account or site.account,
         "gres": pool.gres_of(gpus),
         "constraint": pool.constraint,
         "time": time,
@@ -221,7 +221,7 @@ def batch_script(
     }
     options = [f"--{option}={_quoted(value)}" for option, value in valued.items() if value]
     options += ["--exclusive"] * pool.exclusive + ["--requeue" if requeue else "--no-requeue"]
-    for option in (*pools.sites[pool.site].sbatch, *pool.sbatch):
+    for option in (*site.sbatch, *pool.sbatch):
         word, equals, value = option.partition("=")
         options.append(f"{word}{equals}{_quoted(value)}")
     lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), body.removeprefix("#!/bin/bash\n")]

@@ -211,7 +211,7 @@ def pools_of(spec: JobSpec) -> Pools:
 
 def scripts(spec: JobSpec, folder: Path, pools: Pools, tasks: Sequence[int] = ()) -> dict[str, str]:
     """The three scripts of a job (of some of its tasks), by file.  PoolsError, JobError if its pool offers no such."""
-    pool, _ = pools.on_slurm(spec.pool)
+    pool, site = pools.on_slurm(spec.pool)
     if "," in pool.partition:  # a task that is requeued must not come to another kind of machine
         raise JobError(f"partition {pool.partition!r} is several; a job is measured in one: make a pool of each")
     size = pool.size(spec.gpus)
@@ -226,7 +226,7 @@ def scripts(spec: JobSpec, folder: Path, pools: Pools, tasks: Sequence[int] = ()
     name, array = PREFIX + folder.name, tasks or range(spec.tasks)
     no_gpu = dataclasses.replace(pool, gpu=NO_GPU, gpus=(0,), isolation=Isolation.WHOLE, exclusive=False)
     last = LAST.format(folder=shlex.quote(str(folder)), resume=resume_command(folder), incomplete=INCOMPLETE)
-    batch = functools.partial(batch_script, pools, name=name, chdir=spec.cwd)
+    batch = functools.partial(batch_script, site, name=name, chdir=spec.cwd)
     measuring, limit = inside(pool, "task", size, preflight=True), spec.time or pool.time_limit
     return {
         "tasks.sh": batch(pool, size, measuring, time=limit, output=f"{folder}/output-%a.txt", tasks=array),

@@ -17,15 +17,14 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import itertools
-import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ci.github.client import GitHub, GitHubError
-from ci.pools.file import Pool, Pools, RunnerSettings
+from ci.pools.file import Pool, Pools, RunnerSettings, Site
 from ci.slurm.client import QueueRow, Slurm, SlurmError, batch_script
 from ci.slurm.jobs import PREFIX
 
@@ -37,65 +36,47 @@ ACTIVE = ("queued", "in_progress")
 NODE = Path(__file__).parent / "node"
 PATH = "actions/runners"
 """Of runners in GitHub's API."""
-OURS = re.compile(rf"{PREFIX}\d+")
+OURS = rf"{PREFIX}\d+"
 """Names of runners and their Slurm jobs."""
 EXTRA_MINUTES = 15
 """For the copy of the program and the end of the runner, beyond the minutes that a job of GitHub's may take."""
 
 
-class RunnerError(Exception):
-    """The service cannot start; the text says what to change."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Offer:
-    """Jobs of one size of a pool that has labels."""
+    """Jobs of one size of a pool.  name: POOL-GPUS.  labels: what they may ask for, in lower case."""
 
+    name: str
     pool: Pool
     gpus: int
-
-    @property
-    def name(self) -> str:
-        """POOL-GPUS."""
-        return f"{self.pool.name}-{self.gpus}"
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """What jobs of this size ask for."""
-        return self.pool.runs_on.sized(self.gpus).labels if self.pool.runs_on else ()
+    labels: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class HubJob:
-    """A job of a workflow run at GitHub.  refusal: why it may not run here, "" where it may."""
+    """An active job of a workflow run at GitHub that asks for an offer.  refusal: why it may not run here, or ""."""
 
     id: int
-    labels: tuple[str, ...]
-    status: str
+    offer: Offer
+    is_queued: bool
     refusal: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Sight:
-    """GitHub and Slurm at one moment.  runners: ids of ours at GitHub by name; at_work: names of those with a job."""
-
-    jobs: tuple[HubJob, ...]
-    runners: Mapping[str, int]
-    at_work: frozenset[str]
-    rows: tuple[QueueRow, ...]
-
-
 def offers_of(pools: Pools, site: str) -> list[Offer]:
-    """What a site serves: its pools that have labels."""
-    of_site = [pool for pool in pools.pools.values() if pool.site == site and pool.runs_on]
-    return [Offer(pool, gpus) for pool in of_site for gpus in pool.gpus]
+    """What a site serves: its pools that have labels; the offer with the fewest labels first."""
+    offers = [
+        Offer(f"{pool.name}-{gpus}", pool, gpus, tuple(map(str.lower, pool.runs_on.sized(gpus).labels)))
+        for pool in pools.pools.values()
+        if pool.site == site and pool.runs_on
+        for gpus in pool.gpus
+    ]
+    return sorted(offers, key=lambda offer: len(offer.labels))
 
 
-def offer_of(job: HubJob, offers: Sequence[Offer]) -> Offer | None:
-    """The offer with every label that the job asks for, and as few others as possible; GitHub ignores case."""
-    labels = {label.lower() for label in job.labels}
-    fitting = [offer for offer in offers if labels and labels <= {label.lower() for label in offer.labels}]
-    return min(fitting, key=lambda offer: len(offer.labels), default=None)
+def offer_of(labels: Collection[str], offers: Sequence[Offer]) -> Offer | None:
+    """The offer with every label that a job asks for, and as few others as possible; GitHub ignores case."""
+    wanted = {label.lower() for label in labels}
+    return next((offer for offer in offers if wanted and wanted.issubset(offer.labels)), None)
 
 
 def refusal(run: Mapping[str, Any], settings: RunnerSettings) -> str:
@@ -113,28 +94,30 @@ def refusal(run: Mapping[str, Any], settings: RunnerSettings) -> str:
     return f"{event} of {path} at {ref}, with code of {head}, is not what [site.NAME.runner] allows"
 
 
-def plan_round(seen: Sight, offers: Sequence[Offer], most: int) -> dict[str, Offer | None]:
+def plan_round(
+    jobs: Sequence[HubJob], idle: Collection[str], rows: Sequence[QueueRow], offers: Sequence[Offer], most: int
+) -> dict[str, Offer | None]:
     """What a round does, by name of the runner: submit it for an offer, or cancel it (None).
 
-    A pure function.  most: Slurm jobs at a time.  A name is used once while Slurm remembers it (MinJobAge, 5 minutes by
-    default): a runner that ends at once is not started again in every round.
+    A pure function.  idle: names of runners at GitHub that have no job.  rows: of Slurm.  most: Slurm jobs at a time.
+    A name is used once while Slurm remembers it (MinJobAge, 5 minutes by default): a runner that ends at once is not
+    started again in every round.
     """
-    remembered, living = {row.name for row in seen.rows}, [row for row in seen.rows if not row.has_ended]
+    remembered, living = {row.name for row in rows}, [row for row in rows if not row.has_ended]
     plan: dict[str, Offer | None] = {}
+    room = most - len(living)
     for offer in offers:
         # Names of runners for our jobs of this offer; whether the job is queued.
-        mine = [job for job in seen.jobs if not job.refusal and offer_of(job, offers) == offer]
-        names = {f"{PREFIX}{job.id}": job.status == "queued" for job in mine}
+        names = {f"{PREFIX}{job.id}": job.is_queued for job in jobs if job.offer == offer and not job.refusal}
+        queued = sum(names.values())
         # A runner that has done its job is gone from GitHub before its Slurm job ends.
-        coming = [row for row in living if row.is_waiting or row.name in seen.runners]
-        idle = [row for row in coming if row.comment == offer.name and row.name not in seen.at_work]
-        idle.sort(key=lambda row: not row.is_waiting)
-        lacking = sum(names.values()) - len(idle)
-        plan |= dict.fromkeys([row.name for row in idle[: max(0, -lacking)]])
+        coming = [row for row in living if row.comment == offer.name and (row.is_waiting or row.name in idle)]
+        coming.sort(key=lambda row: row.is_waiting)
         # As many names are free as jobs lack a runner, if not of these jobs then of those that took their runners.
         free = sorted((name for name in names if name not in remembered), key=lambda name: not names[name])
-        room = most - len(living) - sum(map(bool, plan.values()))
-        plan |= dict.fromkeys(free[: max(0, min(lacking, room))], offer)
+        free = free[: max(0, min(queued - len(coming), room))]
+        room -= len(free)
+        plan |= dict.fromkeys([row.name for row in coming[queued:]]) | dict.fromkeys(free, offer)
     return plan
 
 
@@ -142,107 +125,97 @@ def plan_round(seen: Sight, offers: Sequence[Offer], most: int) -> dict[str, Off
 class RunnerService:
     """The rounds of one site.  folder: seen by every node; it has a folder for each job that is to start."""
 
-    pools: Pools
-    site: str
+    site: Site
     settings: RunnerSettings
+    offers: Sequence[Offer]
     folder: Path
     github: GitHub
     slurm: Slurm
 
-    def look(self) -> Sight:
-        """GitHub and Slurm now.  GitHubError, SlurmError.
+    def look(self) -> tuple[list[HubJob], dict[str, int], list[QueueRow]]:
+        """GitHub and Slurm now: jobs, ids of runners that have none by name, Slurm jobs.  GitHubError, SlurmError.
 
         Jobs come first: one that was queued then and whose runner is at work since is seen as such.
         """
-        listed = (self.github.items(f"actions/runs?status={state}", "workflow_runs") for state in ACTIVE)
-        runs = {run["id"]: run for run in itertools.chain.from_iterable(listed)}
-        jobs = tuple(
-            HubJob(job["id"], tuple(job["labels"]), job["status"], refusal(run, self.settings))
-            for run in runs.values()
-            for job in self.github.items(f"actions/runs/{run['id']}/jobs?filter=latest", "jobs", none_for=(404,))
-            if job["status"] in ACTIVE
-        )
-        runners = [runner for runner in self.github.items(PATH, "runners") if OURS.fullmatch(runner["name"])]
-        at_work = frozenset(runner["name"] for runner in runners if runner["busy"])
-        rows = tuple(row for row in self.slurm.mine(PREFIX) if OURS.fullmatch(row.name))
-        return Sight(jobs, {runner["name"]: runner["id"] for runner in runners}, at_work, rows)
+        runs = {
+            run["id"]: run
+            for state in ACTIVE
+            for run in self.github.items(f"actions/runs?status={state}", "workflow_runs")
+        }
+        jobs = [
+            HubJob(job["id"], offer, job["status"] == "queued", refusal(run, self.settings))
+            for number, run in runs.items()
+            for job in self.github.items(f"actions/runs/{number}/jobs?filter=latest", "jobs", none_for=(404,))
+            if job["status"] in ACTIVE and (offer := offer_of(job["labels"], self.offers))
+        ]
+        idle = {runner["name"]: runner["id"] for runner in self.github.items(PATH, "runners") if not runner["busy"]}
+        return jobs, idle, self.slurm.mine(OURS)
 
     def do_round(self, dry_run: bool = False) -> tuple[list[str], bool]:
-        """One round: what is to be logged, and whether something failed, which the next round decides again."""
+        """One round: what is to be logged, and whether something failed, which the next round decides again.
+
+        A runner without a job is removed at GitHub before its Slurm job is cancelled: GitHub refuses where it has got
+        one meanwhile, and then it goes on.  So is one whose configuration was lost with a service that was killed,
+        before its name is used again.
+        """
         try:
-            seen = self.look()
+            jobs, idle, rows = self.look()
         except (GitHubError, SlurmError) as error:
             return [f"nothing is done until the next round: {error}"], True
-        if not dry_run:
-            self.remove_folders(seen)
-        offers = offers_of(self.pools, self.site)
-        refused = [job for job in seen.jobs if job.refusal and job.status == "queued" and offer_of(job, offers)]
-        lines, failed = [f"job {job.id} gets no runner: {job.refusal}" for job in refused], False
-        for name, offer in plan_round(seen, offers, self.settings.jobs).items():
-            done = f"submitted for {offer.name}" if offer else "cancelled: no queued job needs it"
+        living = {row.name for row in rows if not row.has_ended}
+        for place in self.folder.glob(f"{PREFIX}*/"):  # what was killed or never submitted leaves its secret there
+            if place.name not in living and not dry_run:
+                shutil.rmtree(place, ignore_errors=True)
+        lines = [f"job {job.id} gets no runner: {job.refusal}" for job in jobs if job.refusal and job.is_queued]
+        failed = False
+        for name, offer in plan_round(jobs, idle, rows, self.offers, self.settings.jobs).items():
+            lines.append(f"{name}: submit for {offer.name}" if offer else f"{name}: cancel, no queued job needs it")
+            if dry_run:
+                continue
             try:
-                if not dry_run:
-                    self.remove(name, seen)
-                    if offer:
-                        self.submit(name, offer)
-                lines.append(f"{name}: {'to be ' * dry_run}{done}")
+                if name in idle:
+                    self.github.delete(f"{PATH}/{idle[name]}")
+                if offer:
+                    self.submit(name, offer)
+                else:
+                    self.slurm.scancel(name)
             except (GitHubError, SlurmError) as error:
                 lines.append(f"{name}: {error}")
                 failed = True
-        return lines, failed
+        return lines or ["nothing to do"], failed
 
     def submit(self, name: str, offer: Offer) -> None:
         """Register a runner and submit its Slurm job.
 
+        Its folder is for this user only; the job removes it in the end, or a round after it.  start.sh and guard.sh;
+        allowed: what guard.sh lets run; config: the secret, which the job deletes as it starts; job.sh.
+
         A leg of our workflows enters its pool's container itself (`ci.pools.command`), so that the code under test runs
         inside and the runner's credentials stay outside.
         """
-        value = {"name": name, "runner_group_id": 1, "labels": offer.labels, "work_folder": "_work"}
-        registered = self.github.post(f"{PATH}/generate-jitconfig", value)
+        registered = self.github.post(
+            f"{PATH}/generate-jitconfig",
+            {"name": name, "runner_group_id": 1, "labels": offer.labels, "work_folder": "_work"},
+        )
         place = self.folder / name
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # what jobs print lies there, too
-        prepare_folder(place, registered["encoded_jit_config"], self.settings)
-        command = shlex.join(["bash", str(place / "start.sh"), str(place), self.settings.program])
+        shutil.copytree(NODE, place)
+        place.chmod(0o700)
+        rows = itertools.product([self.settings.repository], self.settings.workflows, self.settings.refs, EVENTS)
+        (place / "allowed").write_text("".join("\t".join(row) + "\n" for row in rows))
+        (place / "config").touch(mode=0o600)
+        (place / "config").write_text(registered["encoded_jit_config"])
         script = batch_script(
-            self.pools,
+            self.site,
             offer.pool,
             offer.gpus,
-            f"exec {command}\n",
+            shlex.join(["exec", "bash", f"{place}/start.sh", self.settings.program]),
             name=name,
             time=offer.pool.time or str(offer.pool.minutes + EXTRA_MINUTES),
             chdir=str(self.folder),
-            output=f"{self.folder}/{name}.txt",
+            output=f"{name}.txt",
             requeue=False,
             comment=offer.name,
         )
         (place / "job.sh").write_text(script)
         self.slurm.sbatch(place / "job.sh", name)
-
-    def remove(self, name: str, seen: Sight) -> None:
-        """End a runner that has no job, with its Slurm job if there is one; before it is submitted, one whose
-        configuration was lost with a service that was killed.  GitHub refuses where it has a job, and then it goes on.
-        """
-        if name in seen.runners:
-            self.github.delete(f"{PATH}/{seen.runners[name]}")
-        self.slurm.scancel(name)
-
-    def remove_folders(self, seen: Sight) -> None:
-        """Remove the folders of jobs that are over or were never submitted: what was killed leaves its secret there."""
-        living = {row.name for row in seen.rows if not row.has_ended}
-        for place in self.folder.glob(f"{PREFIX}*/"):
-            if place.name not in living:
-                shutil.rmtree(place, ignore_errors=True)
-
-
-def prepare_folder(place: Path, secret: str, settings: RunnerSettings) -> None:
-    """Make the folder of a job, for its user only; the job removes it in the end, or a round after it.
-
-    start.sh and guard.sh; allowed: what guard.sh lets run; config: the secret, which the job deletes as it starts.
-    """
-    place.mkdir(mode=0o700)
-    for name in ("start.sh", "guard.sh"):
-        shutil.copy(NODE / name, place)
-    rows = itertools.product([settings.repository], settings.workflows, settings.refs, EVENTS)
-    (place / "allowed").write_text("".join("\t".join(row) + "\n" for row in rows))
-    (place / "config").touch(mode=0o600)
-    (place / "config").write_text(secret)

@@ -118,8 +118,7 @@ class Site:
 
     def rows(self):
         """Rows of the Slurm jobs of runners that Slurm remembers, of this site: numbers of jobs are used once."""
-        mine = [row for row in self.slurm.slurm.mine("rl-") if OURS.fullmatch(row.name)]
-        return [row for row in mine if int(row.name[3:]) in {job["id"] for job in self.hub.jobs}]
+        return [row for row in self.slurm.slurm.mine(OURS) if int(row.name[3:]) in {job["id"] for job in self.hub.jobs}]
 
     def clean(self):
         """Nothing is left: no runner that is up, no folder of a job, no job in Slurm."""

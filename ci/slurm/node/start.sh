@@ -1,12 +1,12 @@
 #!/bin/bash
-# Runs on the node: GitHub's runner program, for one job.  Arguments: the folder of this job, the program.
+# Runs on the node: GitHub's runner program, for one job.  Argument: the program.  This file lies in the folder of the job.
 #
 # The configuration is a secret.  It lies in a file that only this user can read and is deleted before the program
 # starts.  It reaches the program in the variable that the program reads once and removes from its environment
 # (actions/runner, CommandSettings.cs): other users of the node see arguments, but no environment.
 set -u
 umask 077
-folder=$1 program=$2
+folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) program=$1
 
 [ -x "$program" ] || { echo "the runner program $program is not there or cannot be run; see the key program of [site.NAME.runner]" >&2; exit 3; }
 config=$(<"$folder/config") || exit 3

@@ -74,7 +74,7 @@ def test_a_file_is_read_into_types():
         isolation=Isolation.ENV_FILE,
     )
     pool, site = pools.on_slurm("s")
-    assert (pools.account(pool), site.runner.jobs if site.runner else 0) == ("a", 4)
+    assert (site.account, site.runner.jobs if site.runner else 0) == ("a", 4)
     assert (pool.gres_of(8), pool.time_limit, pool.vendor) == ("gpu:8", "60", "amd")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -245,8 +246,8 @@ def test_a_clone_that_moved_on_measures_nothing(place):
 
 
 def test_the_name_of_a_job_is_no_runners():
-    assert not runner.OURS.fullmatch(PREFIX + "20261128T041935.123456-run-e716")
-    assert runner.OURS.fullmatch(f"{PREFIX}4711")
+    assert not re.fullmatch(runner.OURS, PREFIX + "20261128T041935.123456-run-e716")
+    assert re.fullmatch(runner.OURS, f"{PREFIX}4711")
 
 
 # A task and the last job without Slurm: what is kept of attempts, what is submitted again, how a job ends.

@@ -12,21 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci.github.client import GitHub, GitHubError
+from ci.github.client import GitHub
 from ci.pools import file
 from ci.pools.file import Pool, RunnerSettings, RunsOn
 from ci.slurm.client import QueueRow, Slurm
-from ci.slurm.runner import (
-    HubJob,
-    Offer,
-    RunnerService,
-    Sight,
-    offer_of,
-    offers_of,
-    plan_round,
-    prepare_folder,
-    refusal,
-)
+from ci.slurm.runner import HubJob, Offer, RunnerService, offer_of, offers_of, plan_round, refusal
 from tests.kit import HANGS_S
 from tests.standins.runner import RunnerHub
 
@@ -38,14 +28,13 @@ SETTINGS = RunnerSettings(
     jobs=3,
 )
 MI300X = Pool("mi300x", "MI300X", (1, 8), runs_on=RunsOn(("linux", "mi300x-{gpus}")), partition="mi300x")
-ONE, EIGHT = Offer(MI300X, 1), Offer(MI300X, 8)
-OFFERS = (ONE, EIGHT)
+OFFERS = ONE, EIGHT = [Offer(f"mi300x-{gpus}", MI300X, gpus, ("linux", f"mi300x-{gpus}")) for gpus in (1, 8)]
 
 
 def job(number, status="queued", offer=ONE, **changed):
     run = {"path": SETTINGS.workflows[0], "head_branch": "main", "event": "schedule", "head": "o/r"} | changed
     run["head_repository"] = {"full_name": run.pop("head")}  # type: ignore[assignment]
-    return HubJob(number, offer.labels, status, refusal(run, SETTINGS))
+    return HubJob(number, offer, status == "queued", refusal(run, SETTINGS))
 
 
 def row(number, state="PENDING", offer="mi300x-1"):
@@ -53,8 +42,7 @@ def row(number, state="PENDING", offer="mi300x-1"):
 
 
 def plan(jobs, rows, busy=()):
-    seen = Sight(tuple(jobs), {row.name: 1 for row in rows}, frozenset(busy), tuple(rows))
-    return plan_round(seen, OFFERS, SETTINGS.jobs)
+    return plan_round(jobs, {row.name for row in rows} - {*busy}, rows, OFFERS, SETTINGS.jobs)
 
 
 def submitted(made):
@@ -72,13 +60,12 @@ def test_each_queued_job_gets_one_runner_of_its_size():
 
 
 def test_of_too_many_those_that_wait_go_first():
-    assert cancelled(plan([job(1)], [row(1, "RUNNING"), row(2, "RUNNING"), row(3)])) == ["rl-3", "rl-1"]
+    assert cancelled(plan([job(1)], [row(1, "RUNNING"), row(2, "RUNNING"), row(3)])) == ["rl-2", "rl-3"]
 
 
 def test_a_runner_that_has_done_its_job_does_not_count_while_its_slurm_job_ends():
     """The other runner would be cancelled, and the queued job wait until Slurm has forgotten both."""
-    seen = Sight((job(1),), {"rl-2": 1}, frozenset(), (row(1, "RUNNING"), row(2, "RUNNING")))
-    assert plan_round(seen, OFFERS, SETTINGS.jobs) == {}
+    assert plan([job(1)], [row(1, "RUNNING"), row(2, "RUNNING")], busy=("rl-1",)) == {}
 
 
 def test_a_job_whose_runner_took_another_one_has_one_named_for_that_one():
@@ -113,10 +100,10 @@ def test_who_may_run(changed, allowed):
 
 
 def test_a_job_goes_to_the_offer_that_has_least_beside_its_labels():
-    assert offer_of(HubJob(1, ("LINUX", "Mi300x-1"), "queued"), OFFERS) is ONE
-    assert offer_of(HubJob(1, ("linux",), "queued"), OFFERS) is ONE
+    assert offer_of(("LINUX", "Mi300x-1"), OFFERS) is ONE
+    assert offer_of(("linux",), OFFERS) is ONE
     for labels in ((), ("ubuntu-24.04",), ("linux", "mi355x")):
-        assert offer_of(HubJob(1, labels, "queued"), OFFERS) is None
+        assert offer_of(labels, OFFERS) is None
 
 
 STEP = st.sampled_from(["queue", "take", "end", "exit", "cancel", "round"])
@@ -133,25 +120,25 @@ def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_no
     gone = []  # runners that have done their job and whose Slurm jobs have not ended yet
 
     def round_():
-        at_work, runners = frozenset(busy), dict.fromkeys(rows.keys() - set(gone), 1)
-        made = plan_round(Sight(tuple(jobs.values()), runners, at_work, tuple(rows.values())), (ONE,), SETTINGS.jobs)
+        idle = rows.keys() - busy.keys() - set(gone)
+        made = plan_round([*jobs.values()], idle, [*rows.values()], [ONE], SETTINGS.jobs)
         for name, offer in made.items():
             if offer:
                 assert name not in rows
                 rows[name] = QueueRow("1", name, "RUNNING", comment=offer.name)
             else:
-                assert name in runners.keys() - at_work, "only an idle runner is cancelled"
+                assert name in idle, "only an idle runner is cancelled"
                 del rows[name]
         return made
 
     for count, (step, index) in enumerate(steps):
-        queued = [one for one in jobs.values() if one.status == "queued"]
+        queued = [one for one in jobs.values() if one.is_queued]
         idle = sorted(rows.keys() - busy.keys() - set(gone))
         if step == "queue":
             jobs[count] = job(count)
         elif step == "take" and queued and idle:
             one = queued[index % len(queued)]
-            jobs[one.id] = dataclasses.replace(one, status="in_progress")
+            jobs[one.id] = dataclasses.replace(one, is_queued=False)
             busy[idle[index % len(idle)]] = one.id
         elif step == "end" and busy:
             name = sorted(busy)[index % len(busy)]
@@ -167,7 +154,7 @@ def test_whatever_happens_in_between_rounds_every_queued_job_has_a_runner_and_no
         del rows[gone.pop()]
     round_()
     idle_rows = rows.keys() - busy.keys()
-    queued_jobs = [one for one in jobs.values() if one.status == "queued"]
+    queued_jobs = [one for one in jobs.values() if one.is_queued]
     busy_rows = len(rows) - len(idle_rows)
     assert len(idle_rows) == min(len(queued_jobs), max(SETTINGS.jobs - busy_rows, 0))
     assert round_() == {}
@@ -224,12 +211,12 @@ def service(hub, tmp_path):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     pools = file.parse(tomllib.loads(RUNNERS.replace("/nowhere", str(tmp_path))))
-    runner_settings = pools.sites["here"].runner
-    assert runner_settings
+    site = pools.sites["here"]
+    assert site.runner
     github = GitHub("o/r", "token", hub.url, sleep=lambda seconds: None)
     slurm = Slurm({"PATH": f"{tmp_path}:{os.environ['PATH']}"}, patience_s=0)
     os.environ["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
-    return RunnerService(pools, "here", runner_settings, tmp_path / "runner", github, slurm)
+    return RunnerService(site, site.runner, offers_of(pools, "here"), tmp_path / "runner", github, slurm)
 
 
 @pytest.fixture(autouse=True)
@@ -240,17 +227,16 @@ def path(monkeypatch):
 def test_a_look_has_jobs_with_the_facts_of_their_runs_and_our_runners_only(hub, service):
     made = hub.queue(["linux", "mi300x-1"], [], head_branch="ridgeline/gpu")
     hub.run(status="completed")
-    service.submit("rl-1", offers_of(service.pools, service.site)[0])
+    service.submit("rl-1", service.offers[0])
     hub.runners.append({**hub.runners[0], "id": 99, "name": "somebody", "busy": True})
-    seen = service.look()
-    (one,) = seen.jobs
-    assert (one.id, one.labels, one.status) == (made["id"], ("linux", "mi300x-1"), "queued")
+    ((one,), idle, rows) = service.look()
+    assert (one.id, one.offer, one.is_queued) == (made["id"], service.offers[0], True)
     assert one.refusal.startswith("workflow_dispatch of .github/workflows/gpu.yml at refs/heads/ridgeline/gpu, with")
-    assert seen.runners == {"rl-1": hub.runners[0]["id"]}
+    assert (idle, rows) == ({"rl-1": hub.runners[0]["id"]}, [])
 
 
 def test_the_slurm_job_of_a_runner(hub, service, tmp_path):
-    service.submit("rl-5", offers_of(service.pools, service.site)[1])
+    service.submit("rl-5", service.offers[1])
     folder, place = tmp_path / "runner", tmp_path / "runner/rl-5"
     lines = (place / "job.sh").read_text().splitlines()
     assert [line.removeprefix("#SBATCH ") for line in lines[1:-1]] == [
@@ -260,58 +246,61 @@ def test_the_slurm_job_of_a_runner(hub, service, tmp_path):
             "--open-mode=append",
             "--export=NONE",
             f"--chdir={folder}",
-            f"--output={folder}/rl-5.txt",
+            "--output=rl-5.txt",
             "--exclusive",
             "--no-requeue",
             "--qos=ci",
         ),
     ]
-    assert lines[-1] == f"exec bash {place}/start.sh {place} /opt/actions-runner/run.sh"
-    assert (place / "config").read_text() in hub.secrets
+    assert lines[-1] == f"exec bash {place}/start.sh /opt/actions-runner/run.sh"
     assert folder.stat().st_mode & 0o777 == 0o700, "what jobs print is for their user only"
     assert hub.runners[0]["labels"][1]["name"] == "mi300x-8"
 
 
-def test_a_configuration_that_was_lost_is_made_anew_and_a_runner_at_work_is_left(hub, service):
+def test_a_configuration_that_was_lost_is_made_anew_and_a_runner_at_work_is_left(hub, service, monkeypatch):
     hub.queue(["linux", "mi300x-1"], [])
     (name,) = (f"rl-{listed['id']}" for listed in hub.jobs)
-    service.submit(name, offers_of(service.pools, service.site)[0])
+    service.submit(name, service.offers[0])
     first = hub.runners[0]["id"]
-    assert service.do_round() == ([f"{name}: submitted for mi300x-1"], False)
+    assert service.do_round() == ([f"{name}: submit for mi300x-1"], False)
     assert [runner["id"] != first for runner in hub.runners] == [True]
-    before = service.look()
+    jobs, idle, rows = service.look()
     hub.take_job(hub.runners[0]["id"])
-    with pytest.raises(GitHubError, match="cannot be deleted"):
-        service.remove(name, before)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            RunnerService, "look", lambda self: ([], idle, [QueueRow("7", name, "RUNNING", comment="mi300x-1")])
+        )
+        lines, failed = service.do_round()
+    assert failed
+    assert "cannot be deleted" in lines[1], "it got a job after we looked"
     hub.end_job(hub.jobs[0]["id"])
-    service.remove(name, service.look())
     assert [place.name for place in service.folder.glob("rl-*/")] == [name]
-    service.do_round()
-    assert (hub.runners, list(service.folder.glob("rl-*/"))) == ([], [])
+    assert service.do_round() == (["nothing to do"], False)
+    assert list(service.folder.glob("rl-*/")) == []
 
 
 # The folder of a job and the scripts of the node, with real processes.
 
 
 @pytest.fixture
-def place(tmp_path):
+def place(service):
     old = os.umask(0)
     try:
-        prepare_folder(tmp_path / "rl-1", "c2VjcmV0", SETTINGS)
+        dataclasses.replace(service, settings=SETTINGS).submit("rl-1", service.offers[0])
     finally:
         os.umask(old)
-    return tmp_path / "rl-1"
+    return service.folder / "rl-1"
 
 
-def test_the_folder_and_the_configuration_are_for_this_user_only(place):
+def test_the_folder_and_the_configuration_are_for_this_user_only(place, hub):
     assert place.stat().st_mode & 0o777 == 0o700
     assert (place / "config").stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in place.iterdir() if "c2VjcmV0" in path.read_text()] == ["config"]
+    assert [path.name for path in place.iterdir() if hub.secrets[0] in path.read_text()] == ["config"]
 
 
 def start(place, program):
-    argv = ["bash", str(place / "start.sh"), str(place), str(program)]
-    env = os.environ | {"SLURM_JOB_ID": "17", "TMPDIR": str(place.parent)}
+    argv = ["bash", str(place / "start.sh"), str(program)]
+    env = os.environ | {"SLURM_JOB_ID": "17", "TMPDIR": str(place.parent.parent)}
     return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -325,7 +314,7 @@ def program(tmp_path, lines):
     return folder / "run.sh"
 
 
-def test_a_job_runs_its_own_copy_and_leaves_nothing(tmp_path, place):
+def test_a_job_runs_its_own_copy_and_leaves_nothing(tmp_path, place, hub):
     told = tmp_path / "told"
     lines = f"""cd "$(dirname "$0")"; exec > {told}; ls -A; readlink externals; ls {place}
 echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" "$@"; touch here; tr '\\0' ' ' < /proc/$$/cmdline; exit 7"""
@@ -338,8 +327,10 @@ echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" "$@"; touch here; tr '\\0' ' ' < /proc/$$
     output = process.communicate(timeout=HANGS_S)[0]
     assert (process.returncode, "install a newer one" in output) == (7, True)
     text = told.read_text()
-    assert text.startswith(f"bin\nexternals\nrun.sh\n{run.parent}/externals\nallowed\nguard.sh\nstart.sh\nc2VjcmV0")
-    assert "c2VjcmV0" not in text.splitlines()[-1], "not among the arguments"
+    assert text.startswith(
+        f"bin\nexternals\nrun.sh\n{run.parent}/externals\nallowed\nguard.sh\njob.sh\nstart.sh\n{hub.secrets[0]}"
+    )
+    assert hub.secrets[0] not in text.splitlines()[-1], "not among the arguments"
     assert not place.exists()
     assert not (run.parent / "here").exists()
     assert list(tmp_path.glob("ridgeline-runner-*")) == [new], "the copy is gone, and the one of a job killed long ago"
