@@ -11,11 +11,11 @@ import enum
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from benchmarks.shapes import Check, Unfit, flag, record, that, whole
+from benchmarks.shapes import Unfit, built, that, whole
 from ci.isa.compiled import CompiledCode, CompiledEntry, Counts, Executed, ExecutedLaunch, HotLoop, Metrics, Widths
-from ci.judging.policy import DATED, PolicyError, default_file, document
+from ci.judging.policy import DATED, Dated, PolicyError, default_file, document
 
 # Section [isa] of policy.toml: from when on a change of machine code counts as a regression.
 
@@ -39,6 +39,10 @@ class Rule(enum.StrEnum):
     OTHER = "other"
 
 
+Count = Annotated[int, whole(1)]
+Share = Annotated[float, that(lambda v: type(v) in (int, float) and v > 0, "a positive number")]
+
+
 @dataclasses.dataclass(frozen=True)
 class IsaPolicy:
     """From when on a change counts as a regression.
@@ -54,27 +58,22 @@ class IsaPolicy:
     is busy longest (requests to memory, cycles of matrix units or of the LDS), from which it is expected to be slower.
     """
 
-    spills: int = 1
-    scratch_ops_in_loops: int = 1
-    store_width: float = 0.5
-    load_width: float = 0.25
-    loaded_bytes: float = 1.25
-    heap_base_loads: float = 1.25
-    drains: int = 1
-    occupancy_step: int = 1
+    spills: Count = 1
+    scratch_ops_in_loops: Count = 1
+    store_width: Share = 0.5
+    load_width: Share = 0.25
+    loaded_bytes: Share = 1.25
+    heap_base_loads: Share = 1.25
+    drains: Count = 1
+    occupancy_step: Count = 1
     matrix_kind: bool = True
     lds_limit: bool = True
-    executed: float = 1.05
+    executed: Share = 1.05
 
 
-_KINDS: dict[str, Check] = {
-    "int": whole(1),
-    "float": that(lambda v: type(v) in (int, float) and v > 0, "a positive number"),
-    "bool": flag,
-}
-"""What a setting may be, by the annotation of its field."""
-
-SECTION = record(DATED, {field.name: _KINDS[str(field.type)] for field in dataclasses.fields(IsaPolicy)}, closed=True)
+@dataclasses.dataclass(frozen=True)
+class Section(IsaPolicy, Dated):
+    """Section [isa] of a policy file."""
 
 
 def load_policy(path: Path | None = None) -> IsaPolicy:
@@ -85,10 +84,9 @@ def load_policy(path: Path | None = None) -> IsaPolicy:
 
 def parse_policy(section: Mapping[str, Any], where: str = "[isa]") -> IsaPolicy:
     """The checked section.  Raises PolicyError naming the key, its value and what is allowed."""
-    if section == {}:
-        return IsaPolicy()
     try:
-        SECTION(section, where)
+        if section:
+            built(Section, section, where, closed=True)
     except Unfit as error:
         raise PolicyError(str(error)) from None
     return IsaPolicy(**{key: value for key, value in section.items() if key not in DATED})

@@ -10,11 +10,11 @@ import dataclasses
 import datetime
 import fnmatch
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from benchmarks.shapes import Check, Unfit, anything, record, that, whole, with_tuples
+from benchmarks.shapes import Check, Into, Unfit, built, one_of, that, whole, with_tuples
 from kernels import project
 
 DEFAULT_FILE = Path(__file__).resolve().parents[1] / "policy.toml"
@@ -27,11 +27,54 @@ MACHINE_KINDS = ("gpu", "cpu", f"gpu{PROGRAM}", f"cpu{PROGRAM}")
 Table = Mapping[str, Any]
 """A table of TOML."""
 
-SECTION_TABLES = {"machine": MACHINE_KINDS, "kernel": None}
-
 
 class PolicyError(ValueError):
     """The policy cannot be used; the text names the file, the section, the value and what is allowed."""
+
+
+# ---- what a value may be -------------------------------------------------------------------------------------------
+
+
+def day_of(value: Any) -> datetime.date:
+    """A day of TOML, or as text.  ValueError, TypeError for anything else."""
+    day = value if isinstance(value, datetime.date) else datetime.date.fromisoformat(value)
+    return day.date() if isinstance(day, datetime.datetime) else day
+
+
+def _is_day(value: Any) -> bool:
+    try:
+        return bool(day_of(value))
+    except (TypeError, ValueError):
+        return False
+
+
+def _rising(value: Any) -> bool:
+    numbers = isinstance(value, list) and value and all(type(v) is int and v >= 3 for v in value)
+    return bool(numbers) and sorted(set(value)) == value
+
+
+def _share(least: float, allowed: str, *, above: bool = False) -> Check:
+    """A share below 1, from `least` on, or above it."""
+    return that(lambda v: type(v) in (int, float) and least <= v < 1 and not (above and v == least), allowed)
+
+
+OfTime = Annotated[float, _share(0, "a share of the time, 0 <= value < 1")]
+SomeTime = Annotated[float, _share(0, "a share of the time, 0 < value < 1", above=True)]
+Probability = Annotated[float, _share(0, "a probability, 0 < value < 1", above=True)]
+Pattern = Annotated[str, that(lambda v: isinstance(v, str), "a name or a pattern with *")]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Dated:
+    """What every table of a policy says beside its values: why they hold, and since when."""
+
+    reason: Annotated[
+        str, that(lambda v: isinstance(v, str) and v.strip(), "a sentence that says why these values hold")
+    ]
+    date: Annotated[datetime.date, that(_is_day, "a day, such as 2026-11-20: since when it holds"), Into(day_of)]
+
+
+DATED = tuple(field.name for field in dataclasses.fields(Dated))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,20 +90,25 @@ class Settings:
     least_chance: live measuring of a case stops where the chance that its budget decides it is smaller; 0: never.
     """
 
-    smallest_effect: float = 0.003
-    same_within: float = 0.010
-    arm_bias: float = 0.0005
-    confidence: float = 0.99
-    false_alarm: float = 0.001
-    false_share: float = 0.01
-    trial_noise: float = 0.001
-    min_trials: int = 3
-    min_rounds: int = 8
-    looks: tuple[int, ...] = (4, 6, 8, 12)
-    confirming: int = 3
-    least_chance: float = 0.05
-    recorded_smallest_effect: float = 0.02
-    recorded_noise: float = 0.005
+    smallest_effect: OfTime = 0.003
+    same_within: OfTime = 0.010
+    arm_bias: OfTime = 0.0005
+    confidence: Annotated[float, _share(0.5, "a probability, 0.5 <= value < 1")] = 0.99
+    false_alarm: Probability = 0.001
+    false_share: Probability = 0.01
+    trial_noise: SomeTime = 0.001
+    min_trials: Annotated[int, whole(3, 10_000)] = 3
+    min_rounds: Annotated[int, whole(5, 10_000)] = 8
+    looks: Annotated[tuple[int, ...], that(_rising, "a rising list of numbers of trials, at least 3"), Into(tuple)] = (
+        4,
+        6,
+        8,
+        12,
+    )
+    confirming: Annotated[int, whole(2, 10_000)] = 3
+    least_chance: Annotated[float, _share(0, "a share of at least 0 and below 1, such as 0.05")] = 0.05
+    recorded_smallest_effect: OfTime = 0.02
+    recorded_noise: SomeTime = 0.005
 
     def recorded_apart(self) -> Settings:
         """The settings for commits that were recorded apart."""
@@ -100,21 +148,39 @@ measured, no stand-in for a GPU, and 3 % of it are to be seen (2026-11-28)."""
 
 
 @dataclasses.dataclass(frozen=True)
-class FloorRule:
+class FloorRule(Dated):
     """A bound against the baseline: share = baseline time / our time, for cases whose names match."""
 
-    kernel: str
-    share: float
-    reason: str
-    date: datetime.date
-    baseline: str = "*"
-    backend: str = "*"
-    case: str = "*"
+    kernel: Pattern
+    share: Annotated[
+        float,
+        that(lambda v: type(v) in (int, float) and 0 < v < 100, "baseline time / our time, such as 0.95, below 100"),
+        Into(float),
+    ]
+    baseline: Pattern = "*"
+    backend: Pattern = "*"
+    case: Pattern = "*"
 
     def applies(self, kernel: str, backend: str, case: str) -> bool:
         """Whether the rule is about this case (the last part of a long case name counts too)."""
         ours = fnmatch.fnmatchcase(kernel, self.kernel) and fnmatch.fnmatchcase(backend, self.backend)
         return ours and any(fnmatch.fnmatchcase(name, self.case) for name in (case, case.rsplit("/", 1)[-1]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Section(Settings, Dated):
+    """A table of settings."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyFile:
+    """The tables of a policy file.  isa: see ci.isa.rules."""
+
+    default: Section | None = None
+    machine: Mapping[Annotated[str, one_of(*MACHINE_KINDS)], Section] = dataclasses.field(default_factory=dict)
+    kernel: Mapping[str, Section] = dataclasses.field(default_factory=dict)
+    floor: tuple[FloorRule, ...] = ()
+    isa: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,115 +253,17 @@ def document(path: Path) -> Table:
 def parse(data: Table, source: str = "policy") -> Policy:
     """The policy in parsed TOML.  Raises PolicyError."""
     try:
-        FILE(data, "")
-        sections = dict(_sections(data))
-        rules = tuple(_floor(rule, f"[[floor]] {i}") for i, rule in enumerate(data.get("floor", []), 1))
-    except (Unfit, PolicyError) as error:
+        file = built(PolicyFile, data, closed=True)
+    except Unfit as error:
         raise PolicyError(f"{source}: {error}") from None
-    policy = Policy(sections, rules, source)
-    for _, kernel in [key for key in sections if key[0] == "kernel"] or [("", "")]:
+    tables = {("default", ""): data.get("default", {})}
+    tables |= {(table, name): one for table in ("machine", "kernel") for name, one in data.get(table, {}).items()}
+    sections = {
+        where: with_tuples({key: value for key, value in section.items() if key not in DATED})
+        for where, section in tables.items()
+    }
+    policy = Policy(sections, file.floor, source)
+    for kernel in file.kernel or [""]:
         for kind in MACHINE_KINDS:
             policy.settings(kernel, kind)
     return policy
-
-
-def _sections(data: Table) -> Iterator[tuple[tuple[str, str], Table]]:
-    """((table, name), settings) of every section, ("default", "") first."""
-    if "default" in data:
-        yield ("default", ""), _section(data["default"], "[default]")
-    for table, names in SECTION_TABLES.items():
-        for name, section in data.get(table, {}).items():
-            where = f"[{table}.{name}]"
-            if names and name not in names:
-                raise PolicyError(f"{where}: {name!r} is not a {table}; known: {', '.join(names)}")
-            yield (table, name), _section(section, where)
-
-
-def _section(section: Table, where: str) -> dict[str, Any]:
-    """The settings of one section, checked, without reason and date."""
-    SECTION(section, where)
-    return with_tuples({key: value for key, value in section.items() if key not in DATED})
-
-
-def _floor(rule: Table, where: str) -> FloorRule:
-    FLOOR(rule, where)
-    return FloorRule(**{**rule, "share": float(rule["share"]), "date": day_of(rule["date"])})
-
-
-def day_of(value: Any) -> datetime.date:
-    """A day of TOML, or as text.  ValueError, TypeError for anything else."""
-    found = value if isinstance(value, datetime.date) else datetime.date.fromisoformat(value)
-    return found.date() if isinstance(found, datetime.datetime) else found
-
-
-def _is_day(value: Any) -> bool:
-    try:
-        return bool(day_of(value))
-    except (TypeError, ValueError):
-        return False
-
-
-def _rising(value: Any) -> bool:
-    return bool(value) and all(type(v) is int and v >= 3 for v in value) and sorted(set(value)) == value
-
-
-def _share(least: float, allowed: str, *, above: bool = False) -> Check:
-    """A share below 1, from `least` on, or above it."""
-    return that(lambda v: type(v) in (int, float) and least <= v < 1 and not (above and v == least), allowed)
-
-
-DATED: dict[str, Check] = {
-    "reason": that(lambda v: isinstance(v, str) and v.strip(), "a sentence that says why these values hold"),
-    "date": that(_is_day, "a day, such as 2026-11-20: since when it holds"),
-}
-"""What every table of a policy says beside its values."""
-
-PATTERN = that(lambda v: isinstance(v, str), "a name or a pattern with *")
-
-_OF_TIME = _share(0, "a share of the time, 0 <= value < 1")
-_SOME_TIME = _share(0, "a share of the time, 0 < value < 1", above=True)
-_PROBABILITY = _share(0, "a probability, 0 < value < 1", above=True)
-
-SECTION = record(
-    DATED,
-    {
-        "smallest_effect": _OF_TIME,
-        "same_within": _OF_TIME,
-        "arm_bias": _OF_TIME,
-        "confidence": _share(0.5, "a probability, 0.5 <= value < 1"),
-        "false_alarm": _PROBABILITY,
-        "false_share": _PROBABILITY,
-        "trial_noise": _SOME_TIME,
-        "min_trials": whole(3, 10_000),
-        "min_rounds": whole(5, 10_000),
-        "looks": that(lambda v: isinstance(v, list) and _rising(v), "a rising list of numbers of trials, at least 3"),
-        "least_chance": _share(0, "a share of at least 0 and below 1, such as 0.05"),
-        "confirming": whole(2, 10_000),
-        "recorded_smallest_effect": _OF_TIME,
-        "recorded_noise": _SOME_TIME,
-    },
-    closed=True,
-)
-
-FLOOR = record(
-    {
-        **DATED,
-        "kernel": PATTERN,
-        "share": that(
-            lambda v: type(v) in (int, float) and 0 < v < 100, "baseline time / our time, such as 0.95, below 100"
-        ),
-    },
-    dict.fromkeys(("baseline", "backend", "case"), PATTERN),
-    closed=True,
-)
-
-FILE = record(
-    {},
-    {
-        "default": anything,
-        **dict.fromkeys(SECTION_TABLES, that(lambda v: isinstance(v, dict), "tables, written [kernel.gemm]")),
-        "floor": that(lambda v: isinstance(v, list), "a list of tables, written [[floor]]"),
-        "isa": anything,  # ci.isa.rules
-    },
-    closed=True,
-)

@@ -240,7 +240,7 @@ def test_a_look_uses_only_its_share_of_the_error():
 
 
 def test_floors_against_the_baseline():
-    rule = FloorRule("k", 0.9, "why", POLICY.floors[0].date)
+    rule = FloorRule(kernel="k", share=0.9, reason="why", date=POLICY.floors[0].date)
     for baseline, state in ((None, "absent"), (0.0, "missed"), (0.5, "met")):
         comparison = made(0.0, baseline=baseline)
         [floor] = judge([comparison], Policy(floors=(rule,))).floors
