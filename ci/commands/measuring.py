@@ -14,12 +14,12 @@ import click
 from rich.console import Console
 
 from benchmarks.reach import Reach
+from benchmarks.shapes import some_of
 from ci import harness
 from ci.git.command import GitError
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import INTERRUPTED, MEASURED, TIERS, USAGE, MeasureError, MeasurePlan, machine_kind, options, query
 from ci.isa.compiled import TARGETS
-from ci.isa.text import few
 from ci.options import Given, err_console
 from ci.report.run_summary import RunSeconds, seconds_of
 from ci.trials.file import missing
@@ -167,7 +167,7 @@ def with_changed_rows(
         console.print("only tables of tuned knobs differ, and no declared case uses a row that changed")
         return plan
     console.print(
-        f"only tables of tuned knobs differ: measuring the cases whose rows changed ({few(cases)})", markup=False
+        f"only tables of tuned knobs differ: measuring the cases whose rows changed ({some_of(cases, 4)})", markup=False
     )
     return dataclasses.replace(plan, tier=TIERS[-1], cases=tuple(cases))
 

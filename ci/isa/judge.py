@@ -58,17 +58,6 @@ class Difference:
         return called(self.kernel, self.backend, self.label)
 
     @property
-    def place(self) -> dict[str, Any]:
-        """What it is, as JSON values."""
-        names = ("kernel", "backend", "label", "arch")
-        return {**{name: getattr(self, name) for name in names}, "cases": list(self.cases)}
-
-    @property
-    def compared(self) -> bool:
-        """Whether both sides have code."""
-        return all(side is not None and side.code is not None for side in (self.base, self.head))
-
-    @property
     def alarms(self) -> tuple[CodeFinding, ...]:
         """The findings that a rule judges."""
         return tuple(finding for finding in self.findings if finding.judged)
@@ -110,18 +99,13 @@ def compare(
     order = {verdict: rank for rank, verdict in enumerate(CodeVerdict)}
     judged = [difference for difference in every if difference]
     differences = tuple(sorted(judged, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
-    verdict, why = _overall(differences, head), ""
-    lost = _lost_modules(base, head)
-    if not lost or verdict is CodeVerdict.BROKEN:
-        why = why_of(verdict, differences)
-    verdict = CodeVerdict.BROKEN if lost else verdict
-    return IsaJudgement(verdict, f"{lost} {why}".strip(), differences, tuple(_warnings(base, head)))
-
-
-def _lost_modules(base: CompiledTree, head: CompiledTree) -> str:
-    """A sentence on the modules that base could import and head cannot; their kernels would only seem gone."""
-    lost = [module for module in head.broken if module not in base.broken]
-    return f"Modules with kernels can no longer be imported: {', '.join(lost)}." if lost else ""
+    verdict = _overall(differences, head)
+    why = why_of(verdict, differences)
+    if broken[1]:  # their kernels would only seem gone
+        lost = f"Modules with kernels can no longer be imported: {', '.join(sorted(broken[1]))}."
+        why = f"{lost} {why}" if verdict is CodeVerdict.BROKEN else lost
+        verdict = CodeVerdict.BROKEN
+    return IsaJudgement(verdict, why, differences, tuple(_warnings(base, head)))
 
 
 # ---- what head's settings say of base's names -----------------------------------------------------------------------
@@ -216,6 +200,7 @@ TEXT = {
     CompileStatus.REFUSED: "is declared wrongly",
     CompileStatus.UNSUPPORTED: "is not supported",
 }
+LAUNCH_TEXT = {**dict.fromkeys(CompileStatus, "cannot be executed"), CompileStatus.UNSUPPORTED: "not executed"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,22 +247,15 @@ def _verdict_of(changes: Sequence[CodeFinding]) -> CodeVerdict:
 def _reason(base: Side, head: Side, verdict: CodeVerdict) -> Iterator[CodeFinding]:
     """Why a configuration has its verdict, where that is not its code."""
     broken = verdict is CodeVerdict.BROKEN
-    if isinstance(head, ExecutedLaunch):
-        for side, launch in (("", head), ("base ", base)):
-            if isinstance(launch, ExecutedLaunch) and launch.counts is None:
-                how = "not" if launch.status is CompileStatus.UNSUPPORTED else "cannot be"
-                yield CodeFinding("execute", f"{side}{how} executed: {launch.why}", judged=broken)
-                return
-    elif isinstance(head, CompiledEntry) and head.code is None:
-        yield CodeFinding("compile", f"{TEXT[head.status]}: {head.why}", judged=broken)
-    elif isinstance(head, CompiledEntry) and head.code and verdict is CodeVerdict.NEW:
-        if head.code.will_not_load:
-            yield CodeFinding("load", head.code.will_not_load, judged=False)
-    elif head:
-        why = f"base {TEXT[base.status]}: {base.why}" if base else "base does not import"
-        yield CodeFinding("compile", why, judged=False)
-    elif broken:
-        yield CodeFinding("compile", "head does not import", judged=True)
+    if isinstance(head, CompiledEntry) and verdict is CodeVerdict.NEW and head.emitted.will_not_load:
+        yield CodeFinding("load", head.emitted.will_not_load, judged=False)
+    for side, one in (("", head), ("base ", base)):
+        if head and one and one.status is not CompileStatus.OK:
+            rule, words = ("execute", LAUNCH_TEXT) if isinstance(one, ExecutedLaunch) else ("compile", TEXT)
+            yield CodeFinding(rule, f"{side}{words[one.status]}: {one.why}", judged=broken)
+            return
+    if broken or (head and verdict is CodeVerdict.CANNOT_TELL):
+        yield CodeFinding("compile", f"{'base' if head else 'head'} does not import", judged=broken)
 
 
 def _overall(differences: Sequence[Difference], head: CompiledTree) -> CodeVerdict:
@@ -351,6 +329,7 @@ def as_json(judgement: IsaJudgement) -> dict[str, Any]:
 
 def _configuration(difference: Difference) -> dict[str, Any]:
     base, head = (entry.code.hash if entry and entry.code else None for entry in (difference.base, difference.head))
-    found = [dataclasses.asdict(finding) for finding in difference.findings]
-    told = {"verdict": str(difference.verdict), "base_hash": base, "head_hash": head, "findings": found}
-    return {**difference.place, **told}
+    place = {name: getattr(difference, name) for name in ("kernel", "backend", "label", "arch")}
+    judged = {"verdict": str(difference.verdict), "base_hash": base, "head_hash": head}
+    findings = [dataclasses.asdict(finding) for finding in difference.findings]
+    return {**place, "cases": list(difference.cases), **judged, "findings": findings}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.shapes import some_of
 from benchmarks.trial_file import Status
 from ci.git.repository import LocalCheckout
 from ci.harness import FAULTS, MEASURED, NOTHING, ChildExit, MeasurePlan, command, follow, options
@@ -58,7 +59,7 @@ def code_diff(base: str, head: str, most: int = 200) -> str:
     return "\n".join(lines) + "\n"
 
 
-SHOWN = (*(verdict for verdict in CodeVerdict if verdict is not CodeVerdict.SAME),)
+SHOWN = tuple(verdict for verdict in CodeVerdict if verdict is not CodeVerdict.SAME)
 """Verdicts that are shown configuration by configuration; SAME is only counted."""
 
 MOST_CASES = 4
@@ -67,13 +68,13 @@ MOST_CASES = 4
 def terminal(judgement: IsaJudgement) -> str:
     """Verdict first, then what changed; `!` marks what a rule judges."""
     out = [f"ISA: {verdict_text(judgement.verdict)}  {judgement.why}"]
-    for shown, alike in grouped(judgement.of(*SHOWN)):
+    for shown, more in grouped(judgement):
         out.append(f"{shown.verdict}  {where_text(shown)}")
         for finding in shown.findings:
             out.append(
                 f"    {'!' if finding.judged else ' '} {finding.sentence}{'  [follows from it]' * finding.follows}"
             )
-        out += [f"    + {line}" for line in others_text(shown, alike)]
+        out += [f"    + {line}" for line in more]
     same = judgement.of(CodeVerdict.SAME)
     if same and judgement.verdict is not CodeVerdict.SAME:
         out.append(f"SAME  {plural(len(same), 'configuration')} with the same code on both sides.")
@@ -83,38 +84,26 @@ def terminal(judgement: IsaJudgement) -> str:
 def lines(judgement: IsaJudgement) -> Iterator[str]:
     """For the report of `check`: what all of it says, then a line for each group of configurations that differ."""
     yield f"{verdict_text(judgement.verdict)}: {judgement.why}"
-    for shown, alike in grouped(judgement.of(*SHOWN)):
-        sentences = "; ".join([*(finding.sentence for finding in shown.findings), *others_text(shown, alike)])
+    for shown, more in grouped(judgement):
+        sentences = "; ".join([*(finding.sentence for finding in shown.findings), *more])
         yield ": ".join(filter(None, (f"{where_text(shown)}: {shown.verdict}", sentences)))
 
 
 def where_text(shown: Difference) -> str:
     """kernel/backend [label] on gfx942 (one, two)"""
-    return f"{shown.name} on {shown.arch} ({few(shown.cases)})"
+    return f"{shown.name} on {shown.arch} ({some_of(shown.cases, MOST_CASES)})"
 
 
-def grouped(differences: Sequence[Difference]) -> list[tuple[Difference, list[Difference]]]:
-    """Configurations of a backend with the same verdict for the same rules: the first, which is shown in full, and
-    the others, so that a change to a function that all kernels share can still be read."""
+def grouped(judgement: IsaJudgement) -> Iterator[tuple[Difference, list[str]]]:
+    """What differs, by backend, verdict and the rules that judge it: the first configuration, which is shown in full,
+    and a line that counts the others, so that a change to a function that all kernels share can still be read."""
     groups: dict[tuple[object, ...], list[Difference]] = {}
-    for d in differences:
+    for d in judgement.of(*SHOWN):
         groups.setdefault((d.verdict, d.kernel, d.backend, *(f.rule for f in d.alarms)), []).append(d)
-    return [(members[0], members[1:]) for members in groups.values()]
-
-
-def others_text(shown: Difference, alike: Sequence[Difference]) -> Iterator[str]:
-    """One line per further configuration about which a rule says something else; one for all the others."""
-    counts: Counter[str] = Counter()
-    for other in alike:
-        if [alarm.sentence for alarm in other.alarms] == [alarm.sentence for alarm in shown.alarms]:
-            counts[other.arch] += 1
-        else:
-            label = f"[{other.label}] " if other.label else ""
-            yield f"also {label}on {other.arch} ({few(other.cases)}): {other.alarms[0].sentence}"
-    if counts:
-        yield f"the same for {counts.total()} more: " + ", ".join(
-            f"{count} on {arch}" for arch, count in counts.items()
-        )
+    for shown, *others in groups.values():
+        counts = Counter(other.arch for other in others)
+        targets = ", ".join(f"{count} on {arch}" for arch, count in counts.items())
+        yield shown, [f"by the same rules {len(others)} more: {targets}"] if others else []
 
 
 def verdict_text(verdict: CodeVerdict) -> str:
@@ -123,24 +112,18 @@ def verdict_text(verdict: CodeVerdict) -> str:
     return names.get(verdict, str(verdict))
 
 
-def few(cases: Sequence[str], most: int = MOST_CASES) -> str:
-    """one, two, three, four and 7 more"""
-    more = len(cases) - most
-    return ", ".join(cases[:most]) + (f" and {more} more" if more > 0 else "")
-
-
 def listing(tree: CompiledTree) -> str:
     """One line per compiled configuration: what a person looks at first; then what failed, and why."""
     out = []
     for entry in tree.entries:
         emitted = summary(entry.code.metrics) if entry.code else f"{entry.status}: {entry.why}"
-        out.append(f"{entry.name} on {entry.arch} ({few(entry.cases)}): {emitted}")
+        out.append(f"{entry.name} on {entry.arch} ({some_of(entry.cases, MOST_CASES)}): {emitted}")
         if entry.code:
             out += [f"    ! does not load: {entry.code.will_not_load}"] * bool(entry.code.will_not_load)
             out += [f"    note: {note}" for note in entry.code.notes]
     for launch in tree.executed:
         name = called(launch.kernel, launch.backend, launch.label)
-        out.append(f"{name} on {launch.arch} ({few(launch.cases)}): {executed_summary(launch)}")
+        out.append(f"{name} on {launch.arch} ({some_of(launch.cases, MOST_CASES)}): {executed_summary(launch)}")
     out += [f"module {module} cannot be imported: {why}" for module, why in tree.broken.items()]
     return "".join(f"{line}\n" for line in (*out, *tree.failures.values()))
 
