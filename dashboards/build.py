@@ -123,7 +123,7 @@ def data(site: Site) -> Iterator[tuple[str, Any]]:
     """(path, value) of every data file."""
     if not site.lanes:
         yield "front", NO_RECORDS
-    back_to_back = derived.sustained_vs_spaced(site.results, site.frame) if site.lanes else []
+    back_to_back = derived.sustained_vs_spaced(site.results, site.frame)
     yield from front.front_files(site)
     for lane in site.lanes:
         yield from kernel.kernel_files(site, lane, back_to_back)

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ci.history.exact import CodePoint, CodeRecord, series_rank
 from ci.history.types import Direction, Moved, SeriesKey
 from ci.records import rates
-from ci.records.derived import BesideRow
 from ci.records.rates import Rate
 from dashboards import charts, table
 from dashboards.charts import Option
@@ -51,15 +51,15 @@ WIDE = 5
 beside it a series goes on at another level, and the steps of both are to be seen."""
 
 
-def kernel_files(site: Site, lane: Lane, sustained: Sequence[BesideRow]) -> Iterator[tuple[str, Any]]:
+def kernel_files(site: Site, lane: Lane, sustained: pd.DataFrame) -> Iterator[tuple[str, Any]]:
     """(path, page) of every operator of a lane."""
     for kernel, cases in lane.cases.items():
-        own = [row for row in sustained if (row.machine, row.kernel) == (lane.machine, kernel)]
+        own = sustained[(sustained["machine"] == lane.machine) & (sustained["kernel"] == kernel)]
         yield f"{lane.slug}/kernel-{slug(kernel)}", _page(site, lane, kernel, cases, own)
 
 
 def _page(
-    site: Site, lane: Lane, kernel: str, cases: Mapping[str, Sequence[Series]], sustained: Sequence[BesideRow]
+    site: Site, lane: Lane, kernel: str, cases: Mapping[str, Sequence[Series]], sustained: pd.DataFrame
 ) -> dict[str, Any]:
     names = sorted((name for name, those in cases.items() if any(len(one.good) for one in those)), key=natural)
     first = max(names, key=lambda name: max(len(one.good) for one in cases[name]), default="")
@@ -72,7 +72,7 @@ def _page(
         pieces += over_size(lane, kernel, cases)
     else:
         pieces.append(table.text("Nothing of it was timed on this machine; what was tried is below.", "notice"))
-    if sustained:
+    if len(sustained):
         pieces += [table.heading("Calls back to back, at settled power"), sustained_table(sustained).piece()]
     if len((absent := not_measured(lane, kernel)).rows):
         line = f"{len(absent.rows)} pairs of case and backend have no time on this machine"
@@ -346,7 +346,7 @@ def over_size(lane: Lane, kernel: str, cases: Mapping[str, Sequence[Series]]) ->
     yield charts.chart(f"{kernel} over size", {NAMES[rate]: option}, 320)
 
 
-def sustained_table(rows: Sequence[BesideRow]) -> Table:
+def sustained_table(rows: pd.DataFrame) -> Table:
     """Sustained calls beside spaced ones: time, ratio to the vendor library in either regime."""
     columns = [
         CASE,
@@ -359,21 +359,24 @@ def sustained_table(rows: Sequence[BesideRow]) -> Table:
     ]
     cells = [
         [
-            [row.case, f"#case={row.case}"],
-            row.backend,
-            row.sustained.seconds,
-            row.spaced.seconds if row.spaced else None,
-            _regime(row.sustained),
-            _regime(row.spaced),
-            [row.sustained.commit, ""],
+            [row["case"], f"#case={row['case']}"],
+            row["backend"],
+            row["seconds"],
+            row["seconds_spaced"] if np.isfinite(row["seconds_spaced"]) else None,
+            _ratio_of(row, ""),
+            _ratio_of(row, "_spaced"),
+            [row["commit"], ""],
         ]
-        for row in sorted(rows, key=lambda row: (natural(row.case), row.baseline, row.backend))
+        for row in sorted(
+            rows.to_dict("records"), key=lambda row: (natural(row["case"]), row["baseline"], row["backend"])
+        )
     ]
-    return Table(f"{rows[0].kernel}-sustained", "calls back to back beside spaced ones", columns, cells)
+    return Table(f"{rows['kernel'].iloc[0]}-sustained", "calls back to back beside spaced ones", columns, cells)
 
 
-def _regime(time: Any) -> list[float] | None:
-    return [time.ratio, time.low, time.high] if time and np.isfinite(time.ratio) else None
+def _ratio_of(row: Mapping[Any, Any], regime: str) -> list[float] | None:
+    ratio = [row[f"paired_{end}{regime}"] for end in ("ratio", "low", "high")]
+    return ratio if np.isfinite(ratio[0]) else None
 
 
 # ---- machine code ---------------------------------------------------------------------------------------------------

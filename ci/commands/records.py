@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from benchmarks.programs.reader import RATES, TIMES, Reader, ReaderError, Row, readers
-from benchmarks.trial_file import REGIMES
 from ci.commands.outcome import print_recorded
-from ci.git.command import git_or_none, pushed
+from ci.git.command import pushed
 from ci.options import (
     ANY,
     DRY_RUN,
@@ -33,7 +31,6 @@ from ci.options import (
 from ci.records import derived as exported
 from ci.records import importing, store
 from ci.records.importing import IMPORTED
-from ci.records.ledger import folder_of
 from ci.report.words import plain, plural
 from ci.trials.file import read
 from kernels import project
@@ -188,44 +185,3 @@ def push(given: Given) -> int:
     else:
         click.echo(pushed(folder, branch, WHAT.get(folder.name, "Record measurements")))
     return PASS
-
-
-# ---- rewrite ---------------------------------------------------------------------------------------------------------
-
-
-@verb("ridgeline records rewrite --dry-run")
-@RESULTS
-@JSON
-@DRY_RUN
-def rewrite(given: Given) -> int:
-    """Write all records in the form of today: one compressed file of notes a record, what asv reads anew.
-
-    Twice is the same as once; the long frame of all records is the same before and after.  Records of other regimes
-    (results_sustained) are rewritten too.
-    """
-    folders = [folder for regime in REGIMES if (folder := folder_of(given.results, regime)).is_dir()]
-    done = {folder: store.rewrite(folder, given.dry_run) for folder in folders}
-    problems = [problem for one in done.values() for problem in one.problems]
-    if given.as_json:
-        counts = {
-            str(folder): {"before": one.before, "after": one.after, "files": one.files} for folder, one in done.items()
-        }
-        print_json({"folders": counts, "problems": list(map(dataclasses.asdict, problems))})
-        return USAGE if problems else PASS
-    would = "would be " if given.dry_run else ""
-    for folder, one in done.items():
-        click.echo(
-            f"{folder}: {plural(one.files, 'file')} {would}written; {one.before:,} bytes of trials, {one.after:,} after"
-        )
-        if tracked := asv_files_in_git(folder):
-            click.echo(f"asv's files are made of the notes, and need not be in git: {tracked}")
-    for problem in problems:
-        click.echo(f"left as it is: {plain(problem, 2000)}", err=True)
-    return USAGE if problems else PASS
-
-
-def asv_files_in_git(folder: Path) -> str:
-    """The command that takes asv's files of a folder out of git; "" where none of them is in it."""
-    patterns = [f":(glob){folder}/{name}" for name in ("benchmarks.json", "*/machine.json", "*/????????-*.json")]
-    tracked = git_or_none(Path.cwd(), "ls-files", "--", *patterns)
-    return f"git rm -q --cached {shlex.join(patterns)}" if tracked else ""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.records import rows as asv_files
-from ci.records.ledger import SWEEPS, base_of, by_regime, folder_of, machine_folders, sweep_files
+from ci.records.ledger import SWEEPS, base_of, by_regime, folder_of, machine_folders
 from ci.records.pooling import Place, PooledTrials, pool
 from ci.trials.file import Problem, RecordError, TrialFile, packed_notes, read, same_results, unpacked
 from ci.trials.trial import Trial
@@ -33,7 +33,6 @@ __all__ = [
     "Problem",
     "RecordError",
     "Recorded",
-    "Rewritten",
     "damage_of",
     "keep_grids",
     "load",
@@ -44,7 +43,6 @@ __all__ = [
     "problems_at",
     "read_benchmarks",
     "record",
-    "rewrite",
     "trials",
 ]
 
@@ -71,16 +69,6 @@ class Recorded:
     added: int = 0
     known: int = 0
     places: list[Place] = dataclasses.field(default_factory=list)
-    problems: list[Problem] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
-class Rewritten:
-    """What :func:`rewrite` did.  before, after: bytes of notes and sweeps; files: that were written."""
-
-    before: int = 0
-    after: int = 0
-    files: int = 0
     problems: list[Problem] = dataclasses.field(default_factory=list)
 
 
@@ -117,35 +105,6 @@ def record(
                 done.places.append(place)
                 if not dry_run:
                     _write_asv_files(folder, {place: (*recorded, *new)})
-    return done
-
-
-def rewrite(results_dir: Path, dry_run: bool = False) -> Rewritten:
-    """Write every record in the form of today: one file of notes a place, one of each swept operator; asv's files anew.
-
-    Twice is the same as once.  A record that cannot be read whole stays as it is, and is a problem.
-    """
-    done = Rewritten()
-    with contextlib.nullcontext() if dry_run else _lock(results_dir):
-        for base in sorted({base_of(path) for path in (*notes_files(results_dir), *sweep_files(results_dir))}):
-            files = _files_of(base)
-            done.before += _bytes(files)
-            if problems := [problem for path in files for problem in read(path).problems()]:
-                done.problems += problems
-                done.after += _bytes(files)
-                continue
-            trials_there = recorded_trials(base, [])
-            packed = packed_notes(trials_there)
-            path, content = _notes_path(base, packed.digest), packed.content
-            done.after += len(content)
-            if files != [path] or path.read_bytes() != content:
-                done.files += 1
-            if not dry_run:
-                _replace(path, content)
-                for old in set(files) - {path}:
-                    old.unlink()
-    if not dry_run:
-        make_asv_files(results_dir)
     return done
 
 
@@ -315,10 +274,6 @@ def _replace(path: Path, text: str | bytes) -> None:
 
 def _asv_path(results_dir: Path, place: Place) -> Path:
     return results_dir / place.machine / f"{place.stem}.json"
-
-
-def _bytes(paths: Iterable[Path]) -> int:
-    return sum(path.stat().st_size for path in paths)
 
 
 # ---- where the files of a record are ------------------------------------------------------------------------------

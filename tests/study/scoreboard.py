@@ -13,8 +13,7 @@ Cases whose only timed baseline is one of NO_PEERS are left out: a comparison is
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ import pandas as pd
 
 from ci.records import derived as derive
 from ci.records import store as records
-from ci.records.derived import BesideRow, sustained_vs_spaced
+from ci.records.derived import sustained_vs_spaced
 from ci.report.markdown import code, text
 
 HEADER = (
@@ -55,15 +54,14 @@ SUSTAINED_HEADER = (
 )
 
 
-def sustained_rows(found: Sequence[BesideRow]) -> Iterator[str]:
+def sustained_rows(series: pd.DataFrame) -> Iterator[str]:
     """Geometric means over the cases of a backend that were timed in both regimes."""
-    groups: dict[tuple[str, str, str, str], list[BesideRow]] = {}
-    for row in found:
-        if not row.baseline and row.spaced and not math.isnan(row.spaced.ratio + row.sustained.ratio):
-            groups.setdefault((row.machine, row.device, row.kernel, row.backend), []).append(row)
-    for (machine, device, kernel, backend), cases in groups.items():
-        both = [[r.spaced.ratio for r in cases if r.spaced], [r.sustained.ratio for r in cases]]
-        shown = " | ".join(f"{np.exp(np.log(one).mean()):.3f}" for one in both)
+    ratios = ["paired_ratio_spaced", "paired_ratio"]
+    both = series[~series["baseline"]].dropna(subset=ratios)
+    for (machine, device, kernel, backend), cases in both.groupby(
+        ["machine", "device", "kernel", "backend"], observed=True
+    ):
+        shown = " | ".join(f"{mean:.3f}" for mean in np.exp(np.log(cases[ratios]).mean()))
         name = text(f"{device} ({machine})")
         yield f"| {name} | {code(kernel)} | {code(backend)} | {len(cases)} | {shown} |"
 
