@@ -127,7 +127,7 @@ class ScriptRequest:
         if ended.code == NOTHING and not out.exists():
             raise NothingToCompare(ended.last)
         if ended.code == USAGE or ended.code < 0:
-            raise MeasureError(_reason(ended))
+            raise MeasureError(ended.reason)
         return ended.code
 
     def seen(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> SeenScript:
@@ -137,7 +137,7 @@ class ScriptRequest:
         if ended.code == NOTHING:
             raise NothingToCompare(ended.last)
         if not told.exists():
-            raise MeasureError(_reason(ended))
+            raise MeasureError(ended.reason)
         try:
             return built(SeenScript, json.loads(told.read_bytes()))
         finally:
@@ -147,11 +147,6 @@ class ScriptRequest:
         out.parent.mkdir(parents=True, exist_ok=True)
         argv = program("benchmarks.adopted", "--progress", "json", *words)
         return follow(argv, console, f"looking at {self.path.stem}", echo=False, told=told)
-
-
-def _reason(ended: ChildExit) -> str:
-    """The sentence that a program ended with; of a crash, how it ended."""
-    return ended.last if ended.code >= 0 else f"the measuring program was {ended.how}; last it said: {ended.last}"
 
 
 def import_paths(root: Path, named: Sequence[str]) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +13,6 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
-    SpinnerColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -57,13 +56,6 @@ class Bars(Progress):
                 self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def bar(console: Console, what: str, *columns: ProgressColumn) -> Bars:
-    """Bars with one task, of unknown length."""
-    bars = Bars(console, *(columns or (SpinnerColumn(), TextColumn("{task.description}", markup=False))))
-    bars.add_task(what, total=None)
-    return bars
-
-
 def printable(line: str) -> str:
     """One line of foreign text for a terminal: control and other unprintable characters escaped, its length limited."""
     text = line.rstrip().replace("\t", "    ")
@@ -72,57 +64,29 @@ def printable(line: str) -> str:
     return f"{shown} ... ({more} more characters)" if more > 0 else shown
 
 
-@dataclasses.dataclass(frozen=True)
-class ProgressEvent:
-    """A line of progress.  task: which bar it moves ("": the only one); what: its description, "" to keep it."""
-
-    task: str
-    what: str
-    done: float
-    total: float | None
-
-
-class ProgressBars:
-    """One progress bar for each task, removed when the program ends."""
+class ProgressBars(Bars):
+    """One progress bar for each task, removed when the work is done; the first one is called `title`."""
 
     def __init__(self, console: Console, title: str) -> None:
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        self._progress = Bars(console, *columns)
-        self._title = title
-        self._tasks: dict[str, TaskID] = {}
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        super().__init__(console, TextColumn("{task.description}", markup=False), *columns)
+        self._title, self._first = title, self.add_task(title, total=None)
+        self._bars: dict[str, TaskID] = {}
 
-    def __enter__(self) -> ProgressBars:
-        self._progress.start()
-        self._first = self._progress.add_task(self._title, total=None)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.stop()
-
-    def update(self, event: ProgressEvent) -> None:
-        """Move the bar of a task."""
-        what = event.what or f"{self._title} {event.task}"
-        if event.task not in self._tasks:
-            self._tasks[event.task] = self._progress.add_task(what) if self._tasks else self._first
-        bar = self._tasks[event.task]
-        self._progress.update(bar, completed=event.done, total=event.total, description=printable(what))
+    def show(self, event: Mapping[str, Any]) -> None:
+        """Move the bar of the event's task (`arch`; without one there is one bar), and describe it by its `what`."""
+        task = str(event.get("arch", ""))
+        what = str(event.get("what") or f"{self._title} {task}")
+        if task not in self._bars:
+            self._bars[task] = self.add_task(what) if self._bars else self._first
+        self.update(self._bars[task], completed=event["done"], total=event["total"], description=printable(what))
 
 
-def event_in(line: str) -> ProgressEvent | None:
+def event_in(line: str) -> dict[str, Any] | None:
     """The progress in a line, None if it is something else: {"done", "total", "what"} or {"done", "total", "arch"}."""
-    event = json_object(line) if line.startswith("{") else None
-    if event is None or not ({"done", "total"} <= event.keys() and {"what", "arch"} & event.keys()):
-        return None
-    done, total = event["done"], event["total"]
-    if not isinstance(done, int | float) or not isinstance(total, int | float | None):
-        return None
-    return ProgressEvent(str(event.get("arch", "")), str(event.get("what", "")), done, total)
+    event = json_object(line) or {}
+    numbers = isinstance(event.get("done"), int | float) and isinstance(event.get("total"), int | float | None)
+    return event if numbers and "total" in event and ("what" in event or "arch" in event) else None
 
 
 def json_object(text: str) -> dict[str, Any] | None:

@@ -93,6 +93,11 @@ class ChildExit:
         """The last line, which names the reason of a failure."""
         return self.said[-1].removeprefix("Error: ").removeprefix("error: ") if self.said else "it printed nothing"
 
+    @property
+    def reason(self) -> str:
+        """Of a failure: the last line; of a crash how it ended, too."""
+        return self.last if self.code > 0 else f"{self.how}; last it said: {self.last}"
+
 
 # ---- what must come of it ----------------------------------------------------------------------------------------
 
@@ -125,22 +130,15 @@ def measure(
 def produce(argv: Sequence[str], out: Path, console: Console, title: str) -> None:
     """Run a program that must write the file `out`; its lines are shown only if it fails, as a MeasureError."""
     ended = follow(argv, console, title, echo=False)
-    if ended.code < 0:
-        raise MeasureError(f"{_shown(argv)} was {ended.how}; last it said: {ended.last}")
-    if ended.code == USAGE or not out.exists():
-        raise MeasureError(ended.last if ended.said else f"{_shown(argv)} left no result: {ended.how}")
+    if ended.code < 0 or ended.code == USAGE or not out.exists():
+        raise MeasureError(ended.reason)
 
 
 def draw(console: Console, title: str, module: str, *arguments: str, **named: object) -> None:
     """Run a program that draws a figure; MeasureError where it drew none.  named: its options."""
     ended = follow([*program(module, *arguments), *options(**named)], console, title, echo=False, stdout=False)
     if ended.code:
-        raise MeasureError(ended.last if ended.said else f"nothing was drawn ({ended.how})")
-
-
-def _shown(argv: Sequence[str]) -> str:
-    """A program by its module and verb, as somebody would start it: `-m benchmarks run`."""
-    return f"`{' '.join(['-m', *[one for one in argv[1:] if one not in ('-m', lifetime.__name__)][:2]])}`"
+        raise MeasureError(ended.reason)
 
 
 def query(*arguments: str, limit_s: float | None = None) -> dict[str, Any]:
@@ -158,7 +156,7 @@ def query(*arguments: str, limit_s: float | None = None) -> dict[str, Any]:
     answer = json_object(printed[max(0, printed.find("{")) :])  # a library may have printed something first
     if answer is None:
         ended = ChildExit(child.returncode, tuple(map(printable, said.strip().splitlines())))
-        raise MeasureError(f"{shown} gave no answer ({ended.how}): {ended.last}")
+        raise MeasureError(f"{shown} gave no answer: {ended.reason}")
     return answer
 
 
@@ -254,7 +252,7 @@ def follow(
             for line in _lines(child):
                 event = event_in(line)
                 if event:
-                    bars.update(event)
+                    bars.show(event)
                 elif told and _asks(line):
                     _tell(child, told())
                 elif line.strip():
@@ -273,22 +271,21 @@ def follow(
 @contextlib.contextmanager
 def _limited(child: subprocess.Popen[str], limit_s: float | None) -> Iterator[threading.Event]:
     """Interrupt the child when its time is over, and then end it; the event says that this was done."""
-    late = threading.Event()
+    late, ended = threading.Event(), threading.Event()
 
     def interrupt() -> None:
-        late.set()
-        _signal(child, signal.SIGINT)
+        if not ended.wait(limit_s):
+            late.set()
+            _signal(child, signal.SIGINT)
+            if not ended.wait(GRACE_S):
+                _signal(child, signal.SIGKILL)
 
-    later = ((limit_s, interrupt, ()), (limit_s + GRACE_S, _signal, (child, signal.SIGKILL))) if limit_s else ()
-    timers = [threading.Timer(*one) for one in later]
-    for timer in timers:
-        timer.daemon = True
-        timer.start()
+    if limit_s:
+        threading.Thread(target=interrupt, daemon=True).start()
     try:
         yield late
     finally:
-        for timer in timers:
-            timer.cancel()
+        ended.set()
 
 
 def _asks(line: str) -> bool:

@@ -95,7 +95,7 @@ class ProgramRequest:
             if not side.dirty:
                 keep_built(side.path)
         if ended.code == USAGE or ended.code < 0 or (ended.code == NOTHING and not out.exists()):
-            raise MeasureError("\n".join(ended.said[-12:]) if ended.code >= 0 else f"{ended.how}: {ended.last}")
+            raise MeasureError("\n".join(ended.said[-12:]) if ended.code > 0 else ended.reason)
         return ended.code
 
 

@@ -15,7 +15,7 @@ import click
 import numpy as np
 
 from ci import programs
-from ci.bars import bar
+from ci.bars import ProgressBars
 from ci.bisect import axes
 from ci.bisect.axes import FEWEST, Axis, LiveTrials
 from ci.bisect.search import (
@@ -145,7 +145,7 @@ def asked_of_event(given: Given, plan: MeasurePlan) -> tuple[tuple[str, str], Me
     """
     if given.ends:
         raise click.UsageError(f"--event names the ends itself; leave out {' '.join(given.ends)}")
-    with bar(err_console(), "reading the history"):
+    with ProgressBars(err_console(), "reading the history"):
         history = reading.history(given.results, None, triage.load(of_project("events")()))
     events = {event.id: event for event in history.events}
     event = events[triage.chosen(given.event, events)]

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from ci.bars import bar
+from ci.bars import ProgressBars
 from ci.history import reading, triage, words
 from ci.history.analysis import History
 from ci.history.types import Direction, HistoryEvent
@@ -128,7 +128,7 @@ def events(given: Given) -> int:
 def _history(given: Given) -> tuple[History, triage.Triage]:
     """The history by SOURCES, and what people have decided about it."""
     decisions = triage.load(given.triage_file)
-    with bar(err_console(), "reading the history"):
+    with ProgressBars(err_console(), "reading the history"):
         return reading.history(given.results, given.code, decisions), decisions
 
 

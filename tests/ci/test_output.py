@@ -88,7 +88,7 @@ def test_long_work_is_told_of_in_a_log(monkeypatch):
     out = io.StringIO()
     with bars.ProgressBars(Console(file=out, width=80), "run") as shown:
         until(lambda: out.getvalue().count("\n") >= 2)
-        shown.update(bars.ProgressEvent("", "gemm: rounds", 3, 8))
+        shown.show({"what": "gemm: rounds", "done": 3, "total": 8})
         until(lambda: out.getvalue().count("gemm: rounds") >= 2)
     lines = out.getvalue().splitlines()
     assert lines[0].startswith("run, ")
