@@ -9,7 +9,7 @@ import math
 import re
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,30 +68,30 @@ def _knob(text: str) -> str:
     return text
 
 
-class NewFile(click.Path):
-    """A file to write: its folder can be written, and it is not a folder itself."""
+def full_hash(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(r"[0-9a-f]{40}", value):
+        text = f"{value!r} is not a full commit hash; `git rev-parse HEAD` prints one (40 hex digits)"
+        raise click.BadParameter(text, ctx, param)
+    return value
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, dir_okay=False)
+
+class NewPath(click.Path):
+    """A path that will be written.  check: raises WriteError where that cannot be."""
+
+    def __init__(self, check: Callable[[Path], object], **kind: Any) -> None:
+        super().__init__(path_type=Path, **kind)
+        self._check = check
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path; WriteError if it cannot be written."""
         path = Path(str(super().convert(value, param, ctx)))
-        check_writable(path)
+        self._check(path)
         return path
 
 
-class NewFolder(click.Path):
-    """A folder that is there or will be made, and is no file."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, file_okay=False)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path; WriteError if it cannot be made."""
-        path = Path(str(super().convert(value, param, ctx)))
-        check_parent(path)
-        return path
+NewFile = functools.partial(NewPath, check_writable, dir_okay=False)
+NewFolder = functools.partial(NewPath, check_parent, file_okay=False)
+"""A file to write, and a folder that is there or will be made: what is above it can be written."""
 
 
 class Finite(click.FloatRange):
@@ -280,9 +280,7 @@ TIMED = together(
 BUDGET = option("--trials", "Most trials to spend (default: the policy's budget).", click.IntRange(1, 1000))
 ALL_CASES = flag("--all-cases", "Measure operators too that no changed file can reach.", heading=RARE)
 SOURCE = together(
-    option(
-        "--commit HASH", "The commit this tree is (on a node without git).", callback=lambda *given: full_hash(*given)
-    ),
+    option("--commit HASH", "The commit this tree is (on a node without git).", callback=full_hash),
     option(
         "--commit-date MS", "Its date in ms since 1970 UTC, with --commit.", click.IntRange(0, LATEST_MS), heading=RARE
     ),
@@ -367,19 +365,3 @@ def out_console() -> Console:
 def err_console() -> Console:
     """Where progress and remarks go."""
     return Console(stderr=True, highlight=False) if sys.stderr.isatty() else LogConsole(stderr=True)
-
-
-def print_notes(console: Console, notes: Sequence[str], most: int) -> None:
-    """Remarks, a line each; of more than `most` how many there are."""
-    for note in notes[:most]:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
-    if len(notes) > most:
-        more = len(notes) - most
-        console.print(f"and {more:,} more note{'s' * (more > 1)}; --json has all of them", soft_wrap=True)
-
-
-def full_hash(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not re.fullmatch(r"[0-9a-f]{40}", value):
-        said = f"{value!r} is not a full commit hash; `git rev-parse HEAD` prints one (40 hex digits)"
-        raise click.BadParameter(said, ctx, param)
-    return value

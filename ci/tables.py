@@ -227,12 +227,13 @@ def read_table(path: str, columns: Sequence[str] = (), others: Sequence[str] = (
     numbers = cells.apply(pd.to_numeric, errors="coerce")
     texts = numbers.isna() & ~cells.apply(lambda column: column.str.lower()).isin(ABSENT)
     numeric = numbers.notna().sum() >= texts.sum().clip(lower=1)  # at least half of the filled cells
-    quantities = [name for name in header if numeric[name] and name not in SHAPE and name not in by]
-    ratios = [name for name in header if RATIO.search(name) and header.index(name) > 1 and name not in named]
-    measured = [name for name in quantities if name not in ratios]
-    before = header[: header.index(measured[-1])] if measured else []
-    last_text = max((n for n, name in enumerate(before) if name not in (*quantities, *ratios)), default=-1)
-    behind = [name for name in measured if header.index(name) > last_text]
+    ratios = {name for name in header[2:] if RATIO.search(name)} - named
+    behind: list[str] = []  # the last columns of numbers, with nothing but ratios between them
+    for name in reversed(header):
+        if numeric[name] and not (name in SHAPE or name in by or name in ratios):
+            behind.append(name)
+        elif behind and name not in ratios:
+            break
     backends = [name for name in header if name in named or (name in behind and not columns)]
     if len(backends) < 2:
         seen = ", ".join(map(repr, backends)) or "none"
@@ -242,22 +243,19 @@ def read_table(path: str, columns: Sequence[str] = (), others: Sequence[str] = (
         )
     unused = [name for name in header if name in ratios or (name in behind and name not in backends)]
     keys = [name for name in header if name not in (*backends, *unused)]
-    identity = [*keys, *(name for name in unused if name not in ratios)]
+    identity = [name for name in header if name not in (*backends, *ratios)]
     repeated = cells.duplicated(identity) if identity else pd.Series(False, index=cells.index)
-
-    def row_text(number: int) -> str:
-        key = ", ".join(f"{name}={cells[name][number]}" for name in keys)
-        return f"row {number}" + (f" ({plain(key, 120)})" if key else "")
-
-    again = "repeats the key of a row before; left out"
-    remarks = [("repeated keys", f"{row_text(number)} {again}") for number in cells.index[repeated]]
     values = usable(numbers, backends)
+    faults = [
+        (number, "repeated keys", " repeats the key of a row before; left out") for number in cells.index[repeated]
+    ]
     for place, column in zip(*np.nonzero(values.isna().to_numpy()), strict=True):
         number, name = cells.index[place], backends[column]
         kind, why = _cell_fault(str(cells[name][number]), float(numbers[name][number]))
-        remarks.append((kind, f"{row_text(number)}, column {plain(name, 40)!r}: {why}; the cell is left out"))
-    left_out = Counter(kind for kind, _ in remarks)
-    sentences = [sentence for _, sentence in remarks]
+        faults.append((number, kind, f", column {plain(name, 40)!r}: {why}; the cell is left out"))
+    left_out = Counter(kind for _, kind, _ in faults)
+    rows = {number: ", ".join(f"{name}={cells[name][number]}" for name in keys) for number, _, _ in faults}
+    sentences = [f"row {n}{f' ({plain(rows[n], 120)})' if keys else ''}{text}" for n, _, text in faults]
     frame = cells.drop(columns=backends).join(values)[~repeated]
     if frame[backends].notna().sum(axis=1).max() < 2:
         raise TableError(f"no row of {plain(path)} has two numbers above 0 to compare: {'; '.join(sentences[:3])}")
@@ -279,13 +277,9 @@ def read_cells(path: str) -> pd.DataFrame:
         rows = pd.read_csv(
             io.StringIO(text), sep=separator, header=None, dtype=str, keep_default_na=False, skipinitialspace=True
         ).fillna("")
-    except (EOFError, OSError, zlib.error) as error:
-        raise TableError(f"{shown} is a damaged .gz file ({error}); copy it again") from error
-    except UnicodeDecodeError as error:
-        raise TableError(f"{shown} is not UTF-8 text ({error}); save the sheet as CSV, UTF-8") from error
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        needs = "a table has a header and one row for each case, and quotes around a cell with a comma"
-        raise TableError(f"{shown} is no CSV: {error}; {needs}") from error
+    except (EOFError, OSError, zlib.error, ValueError) as error:  # as what is not UTF-8, and all that pandas raises
+        needs = "CSV in UTF-8, plain or .gz, with a header, a row for each case, and quotes around a cell with a comma"
+        raise TableError(f"{shown} cannot be read ({error}); a table is {needs}") from error
     rows = rows.apply(lambda column: column.str.strip())
     header = [plain(name, 80) or f"column {place}" for place, name in enumerate(rows.iloc[0], 1)]
     if twice := [name for name, count in Counter(header).items() if count > 1]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from benchmarks.emulation.device.program import emulated
 from benchmarks.emulation.installed import missing
 from benchmarks.emulation.launch import LIMIT, Execution, execute
 from benchmarks.emulation.watching import Trace
-from ci.options import ANY, Given, NewFile, WordsCommand, flag, option, several, verb, words_behind
+from ci.options import ANY, Given, NewFile, Parsed, WordsCommand, flag, option, several, verb, words_behind
 from ci.whole_files import replace
 
 MOST_CONFLICTS = 5
@@ -37,25 +38,26 @@ class ProgramOrFile(WordsCommand):
         return ["[OPTIONS]", "-- PROGRAM [ARGUMENTS]  |  FILE [OPTIONS]"]
 
 
-def _grid(_: click.Context, option: click.Parameter, value: str) -> tuple[int, int, int]:
-    parts = value.split(",")
-    if not 1 <= len(parts) <= 3 or not all(part.strip().isdecimal() and int(part) for part in parts):
-        raise click.BadParameter(f"{value!r}: one to three numbers of workgroups, such as 16 or 16,4,1", param=option)
-    sizes = [int(part) for part in parts] + [1, 1]
-    return sizes[0], sizes[1], sizes[2]
-
-
 ALONE = "Options of a code object"
 
 LAST = 20
 """Lines of a trace that are shown of a launch that breaks off."""
 
 
-def _wave(_: click.Context, option: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    parts = value.split(",") if value else []
-    if value and (len(parts) != 2 or not all(part.strip().isdecimal() for part in parts)):
-        raise click.BadParameter(f"{value!r}: a workgroup and a wave in it, such as 0,3", param=option)
-    return (int(parts[0]), int(parts[1])) if value else None
+def _numbers(fewest: int, most: int, allowed: str) -> Parsed:
+    """Numbers with commas between them, `fewest` to `most`."""
+
+    def parse(text: str) -> tuple[int, ...]:
+        parts = text.split(",")
+        if not fewest <= len(parts) <= most or not all(part.strip().isdecimal() for part in parts):
+            raise ValueError(f"{text!r}: {allowed}")
+        return tuple(map(int, parts))
+
+    return Parsed("numbers", parse)
+
+
+GRID = _numbers(1, 3, "one to three numbers of workgroups, such as 16 or 16,4,1")
+WAVE = _numbers(2, 2, "a workgroup and a wave in it, such as 0,3")
 
 
 @verb(EXAMPLES, "Examples", cls=ProgramOrFile)
@@ -85,15 +87,13 @@ def _wave(_: click.Context, option: click.Parameter, value: str | None) -> tuple
     ANY,
     heading=ALONE,
 )
-@option("--grid X,Y,Z", "Workgroups.", default="1,1,1", callback=_grid, heading=ALONE)
+@option("--grid X,Y,Z", "Workgroups.", GRID, default="1,1,1", heading=ALONE)
 @option("--warps N", "Waves of 64 lanes in a workgroup.", click.IntRange(1, 16), default=4, heading=ALONE)
 @option("--out OUT.npz", "Write every buffer as it is after the launch, under its name.", NewFile(), heading=ALONE)
 @option("--kernel NAME", "The kernel, where the code object has several.", heading=ALONE)
 @option("--lds BYTES", "Dynamic LDS of a workgroup (default: all that the chip has).", click.IntRange(0), heading=ALONE)
 @option("--limit N", "Stop after so many instructions.", click.IntRange(1), default=LIMIT, heading=ALONE)
-@option(
-    "--trace WORKGROUP,WAVE", "Print each instruction of one wave, with what it wrote.", callback=_wave, heading=ALONE
-)
+@option("--trace WORKGROUP,WAVE", "Print each instruction of one wave, with what it wrote.", WAVE, heading=ALONE)
 def emulate(given: Given) -> int | None:
     """Run a Triton program or its tests on an MI300X or MI355X that is emulated on this CPU, as they are: pytest, a
     script, anything that starts Python. Or execute one compiled kernel on arguments from a file.
@@ -129,15 +129,13 @@ def _program(command: Sequence[str], given: Given) -> int:
         except FileNotFoundError as error:
             raise click.ClickException(str(error)) from error
         runs.append(run)
-        for failure in run.failures:
-            click.echo(f"{arch}: {failure}", err=True)
-        click.echo(run.summary(), err=True)
+        click.echo("\n".join([*(f"{arch}: {failure}" for failure in run.failures), run.summary()]), err=True)
     if given.json_file:
         rows = "".join(json.dumps(row) + "\n" for run in runs for row in run.launches)
         if given.json_file == "-":
             click.echo(rows, nl=False)
         else:
-            replace(Path(given.json_file), rows.encode())
+            replace(Path(given.json_file), rows)
     return 0 if all(run.passed for run in runs) else 1
 
 
@@ -150,7 +148,7 @@ def _code_object(given: Given) -> None:
                 name: np.ascontiguousarray(archive[name]).reshape(archive[name].shape) for name in sorted(archive)
             }
         done = execute(
-            given.file.read_bytes(), list(arguments.values()), given.grid, given.warps,
+            given.file.read_bytes(), list(arguments.values()), (*given.grid, 1, 1)[:3], given.warps,
             arch=next(iter(given.arches), None), kernel=given.kernel, lds_bytes=given.lds, limit=given.limit,
             watch=trace,
         )  # fmt: skip
@@ -159,11 +157,8 @@ def _code_object(given: Given) -> None:
         raise click.ClickException(str(error)) from error
     if trace:
         if not trace.lines:
-            workgroups = given.grid[0] * given.grid[1] * given.grid[2]
-            raise click.UsageError(
-                f"--trace {given.trace[0]},{given.trace[1]}: there are workgroups 0 to {workgroups - 1}, "
-                f"each with waves 0 to {given.warps - 1}"
-            )
+            last = f"workgroup {math.prod(given.grid) - 1} and wave {given.warps - 1}"
+            raise click.UsageError(f"--trace {given.trace[0]},{given.trace[1]}: the last are {last}, counted from 0")
         click.echo("\n".join(trace.lines), err=bool(given.json_file))
     if given.out:
         _write(Path(given.out), {name: value for name, value in arguments.items() if value.ndim})

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 import pandas as pd
 
-from ci.options import JSON, PASS, Given, Parsed, err_console, option, print_notes, several, verb
+from ci.options import JSON, PASS, Given, Parsed, option, several, verb
 from ci.report.model import Sheet, markdown
 from ci.report.words import plain, plural
 from ci.tables import BOUND, Against, TableComparison, TableFile, compare, read_table
@@ -31,13 +31,12 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _chosen_from(text: str) -> tuple[str, tuple[str, ...]]:
+def _choice(text: str) -> tuple[str, tuple[str, ...]]:
     """COLUMN=CANDIDATE,CANDIDATE: the column and what it was chosen from."""
     column, equals, candidates = text.partition("=")
-    names = tuple(name.strip() for name in candidates.split(","))
-    if not (column.strip() and equals and all(names)):
+    if not (column.strip() and equals):
         raise ValueError(f"{text!r}: COLUMN=CANDIDATE,... is expected, such as autotune=hipblaslt,triton")
-    return column.strip(), names
+    return column.strip(), _names(candidates)
 
 
 NAMES = Parsed("names", _names)
@@ -57,7 +56,7 @@ NAMES = Parsed("names", _names)
 @several(
     "--regret A=B,C",
     "Column A, chosen by a tuner, against the best of B and C in each row (repeatable).",
-    Parsed("choice", _chosen_from),
+    Parsed("choice", _choice),
 )
 @JSON
 def table(given: Given) -> int:
@@ -84,8 +83,12 @@ def table(given: Given) -> int:
     formula = f"value / {baseline}" if given.score == "higher" else f"{baseline} / value"
     click.echo("\n".join(map(markdown, sheets(comparison, read, formula))), nl=False)
     # To stderr, so that a table can be piped.
-    unused = [f"columns that are not compared: {', '.join(read.unused)}"] if read.unused else []
-    print_notes(err_console(), [plain(remark, 400) for remark in (*unused, *read.remarks)], MAX_REMARKS)
+    if read.unused:
+        click.echo(f"note: columns that are not compared: {plain(', '.join(read.unused), 400)}", err=True)
+    for remark in read.remarks[:MAX_REMARKS]:
+        click.echo(f"note: {plain(remark, 400)}", err=True)
+    if len(read.remarks) > MAX_REMARKS:
+        click.echo(f"of {len(read.remarks):,} notes the first {MAX_REMARKS}; --json has all of them", err=True)
     return PASS
 
 

@@ -237,4 +237,4 @@ def test_the_commands_of_the_guide(tmp_path, monkeypatch, sums):
     assert re.search(r"^ +0x\w+ +s_load_dword.* -> s", done.output, re.MULTILINE)
     wrong = CliRunner().invoke(main, [*words[:-1], "5,0"])
     assert wrong.exit_code == 3
-    assert "there are workgroups 0 to 4, each with waves 0 to 3" in wrong.output
+    assert "the last are workgroup 4 and wave 3" in wrong.output
