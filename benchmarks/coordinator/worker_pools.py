@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -62,6 +62,9 @@ def homes(
 class CompiledAhead:
     """The compilations of a session, by so many processes at a time, which end where there is nothing to compile.
 
+    A process compiles for one operator: up to Triton 3.6 the key of a kernel depends on which kernels of the process
+    that share functions with it came before, and launches look for it under the key that it has alone.
+
     start: a process of a checkout, by role, with its device untouched.  about: what every request tells of the device,
     by role.
     """
@@ -72,7 +75,7 @@ class CompiledAhead:
         self._change = threading.Condition()
         self._left = Counter[tuple[str, str]]()
         self._known: set[str] = set()
-        self._idle: dict[str, list[WorkerPool]] = defaultdict(list)
+        self._idle: list[tuple[tuple[str, str], WorkerPool]] = []
 
     def add(self, kernel: str, modules: Mapping[str, str], cases: Sequence[PlannedCase]) -> None:
         """Compile what arms of these cases launch, unless it was added before.  modules: where each role declares it.
@@ -138,9 +141,8 @@ class CompiledAhead:
 
     def _answer(self, role: str, op: str, fields: JsonObject) -> Any:
         """The launches that a process lists; none of one that it compiled, or that fails: its launch says why."""
-        with self._change:
-            process = self._idle[role].pop() if self._idle[role] else None
-        process = process or self._start(role, self._stop)
+        key = role, fields["kernel"]
+        process = self._process(key)
         try:
             own = {"by": FILLER, "what": op, "asked": {**fields, **self._about[role]}}
             [answer] = process.ask(f"compiling ahead ({op})", FILL_S, "serve", **own)
@@ -148,13 +150,25 @@ class CompiledAhead:
             return ()
         finally:
             with self._change:
-                self._idle[role] += [process] if process.alive else []
+                self._idle += [(key, process)] if process.alive else []
         return answer if op == "launches" else ()
+
+    def _process(self, key: tuple[str, str]) -> WorkerPool:
+        """An idle process of a role and kernel, or a new one in place of the longest idle."""
+        with self._change:
+            entry = next((one for one in self._idle if one[0] == key), next(iter(self._idle), None))
+            if entry:
+                self._idle.remove(entry)
+        if entry and entry[0] == key:
+            return entry[1]
+        if entry:
+            entry[1].kill()
+        return self._start(key[0], self._stop)
 
     def _end_idle(self) -> None:
         with self._change:
-            idle, self._idle = self._idle, defaultdict(list)
-        for process in (one for of_role in idle.values() for one in of_role):
+            idle, self._idle = self._idle, []
+        for _, process in idle:
             process.kill()
 
 

@@ -36,10 +36,12 @@ class Compilers:
 
     class Process:
         def __init__(self, compilers, role, quiet):
-            self.compilers, self.role, self.quiet, self.alive = compilers, role, quiet, True
+            self.compilers, self.role, self.quiet, self.alive, self.kernel = compilers, role, quiet, True, ""
 
         def ask(self, step, limit_s, op, by, what, asked):
             op, fields = what, asked
+            self.kernel = self.kernel or fields["kernel"]
+            assert fields["kernel"] == self.kernel, "a process compiles for one operator"
             while not self.compilers.go.wait(0.01):
                 self.quiet.refuse()
             if op == "launches":
