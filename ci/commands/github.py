@@ -21,7 +21,6 @@ from ci.github.comment import pull_requests, write_comment
 from ci.options import (
     ANY,
     DRY_RUN,
-    JSON,
     NO_VERDICT,
     PASS,
     USAGE,
@@ -56,7 +55,6 @@ class OrderError(Exception):
 class OrderComment:
     """A new comment of a person on a pull request, as the platform tells of it."""
 
-    repository: str
     pull_request: int
     id: int
     login: str
@@ -74,7 +72,6 @@ class OrderOutcome:
     action: str
     answer: str = ""
     sha: str = ""
-    by: str = ""
     pool: str = ""
 
 
@@ -88,7 +85,7 @@ def read_event(path: Path) -> OrderComment | None:
         issue, new, user = event["issue"], event["comment"], event["comment"]["user"]
         if event["action"] != "created" or user["type"] == "Bot" or "pull_request" not in issue:
             return None
-        return OrderComment(event["repository"]["full_name"], issue["number"], new["id"], user["login"], new["body"])
+        return OrderComment(issue["number"], new["id"], user["login"], new["body"])
     except (ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
         raise OrderError(f"{path} is not an event of `issue_comment` ({why}); GITHUB_EVENT_PATH names one") from None
@@ -116,11 +113,10 @@ def decide(asked: OrderComment | None, github: GitHub) -> OrderOutcome:
             return OrderOutcome("nothing")
         sha, pool = order
         head = granted_head(asked, sha, github)
-        return OrderOutcome(
-            "gpu", f"Measuring `{head}` on {f'`{pool}`' if pool else 'every pool'}.", head, asked.login, pool
-        )
+        where = f"`{pool}`" if pool else "every pool"
+        return OrderOutcome("gpu", f"Measuring `{head}` on {where}.", head, pool)
     except OrderError as error:
-        return OrderOutcome("refused", f"{error}.", by=asked.login if asked else "")
+        return OrderOutcome("refused", f"{error}.")
 
 
 def granted_head(asked: OrderComment, sha: str, github: GitHub) -> str:
@@ -128,8 +124,6 @@ def granted_head(asked: OrderComment, sha: str, github: GitHub) -> str:
 
     Who may is asked of GitHub now: the event only says what the author was to the repository.
     """
-    if asked.repository.lower() != github.repository.lower():
-        raise OrderError("this is an event of another repository")
     path = f"collaborators/{urllib.parse.quote(asked.login, safe='')}/permission"
     if (github.get(path, none_for=(404,)) or {}).get("permission") not in MAY:
         raise OrderError("`/ridgeline` is for people with write access to this repository")
@@ -146,31 +140,28 @@ def granted_head(asked: OrderComment, sha: str, github: GitHub) -> str:
     return head
 
 
-@verb('ridgeline ci command --event "$GITHUB_EVENT_PATH" --json')
+@verb('ridgeline ci command --event "$GITHUB_EVENT_PATH"')
 @option("--event", "The event of a new comment (`issue_comment`), as GITHUB_EVENT_PATH names it.", ANY, required=True)
-@JSON
 @DRY_RUN
 def command(given: Given) -> int:
     """Answer `/ridgeline gpu SHA [POOL]` from people with write access.
 
-    Needs GITHUB_TOKEN and GITHUB_REPOSITORY.  What is to be done is printed, and set as the step's outputs `action`,
-    `sha` and `pool`; `action` is "refused" or "nothing" where nothing is.
+    Needs GITHUB_TOKEN and GITHUB_REPOSITORY.  What is to be done is printed as JSON, and set as the step's outputs
+    `action`, `sha` and `pool`; `action` is "refused" or "nothing" where nothing is.
     """
     asked, github = read_event(given.event), of_environment()
     outcome = decide(asked, github)
-    if asked and outcome.action != "nothing" and not given.dry_run:
+    click.echo(json.dumps(dataclasses.asdict(outcome)))
+    if given.dry_run:
+        return PASS
+    if asked and outcome.action != "nothing":
         # A reaction on the comment and one line below it; a second run of the job changes nothing.
         reaction = {"content": "-1" if outcome.action == "refused" else "+1"}
         github.post(f"issues/comments/{asked.id}/reactions", reaction, repeatable=True)
         marker = ANSWER.format(asked.id)
         write_comment(github, asked.pull_request, marker, f"{marker}\n{outcome.answer}")
-    line = f"{'would do: ' * given.dry_run}{outcome.action}: {outcome.answer}"
-    if outcome.action == "nothing":
-        line = "nothing: no `/ridgeline` in the first line of a new comment on a pull request"
-    click.echo(json.dumps(dataclasses.asdict(outcome)) if given.as_json else line)
-    # For later steps; words and hex digits only, so that no line can bring another.
-    if (path := os.environ.get("GITHUB_OUTPUT")) and not given.dry_run:
-        with open(path, "a", encoding="utf-8") as file:
+    if path := os.environ.get("GITHUB_OUTPUT"):
+        with open(path, "a", encoding="utf-8") as file:  # words and hex digits, so that no line can bring another
             file.write(f"action={outcome.action}\nsha={outcome.sha}\npool={outcome.pool}\n")
     return PASS
 
@@ -192,19 +183,6 @@ ASK_EVERY_S = 30.0
 EXAMPLE_SHA = "344de583" + "0" * 32
 
 
-def start_run(github: GitHub, sha: str, inputs: Mapping[str, str]) -> str:
-    """Start the GPU workflow for a commit; returns the commit of the default branch whose files it runs.
-
-    sha: all 40 digits.  inputs: further ones of the workflow; empty ones are left out.  Raises GitHubError.
-    """
-    branch = github.get("")["default_branch"]
-    trusted = str(github.get(f"git/ref/heads/{branch}")["object"]["sha"])
-    github.put_branch(REF, trusted)
-    given = {"sha": sha, **{name: value for name, value in inputs.items() if value}}
-    github.post(f"actions/workflows/{WORKFLOW}/dispatches", {"ref": REF, "inputs": given})
-    return trusted
-
-
 @verb(f"ridgeline ci start {EXAMPLE_SHA} --pool mi300x --dry-run")
 @click.argument("sha", callback=full_hash)
 @option("--pool NAME", "Only this pool (default: all).", default="")
@@ -215,38 +193,35 @@ def start(given: Given) -> int:
 
     Needs GITHUB_TOKEN (actions and contents: write) and GITHUB_REPOSITORY.
     """
-    where = " ".join(filter(None, (given.pool or "every pool", given.gpus and f"with {given.gpus} GPUs")))
+    inputs = {key: value for key in ("sha", "pool", "gpus") if (value := getattr(given, key))}
     if given.dry_run:
-        click.echo(f"would move the ref {REF} to the default branch and start {WORKFLOW} there: {where}")
+        click.echo(f"would move the ref {REF} to the default branch and start {WORKFLOW} there: {inputs}")
         return PASS
-    trusted = start_run(of_environment(), given.sha, {"pool": given.pool, "gpus": given.gpus})
-    click.echo(f"started {WORKFLOW} of {trusted[:8]} for {given.sha[:8]}: {where}")
+    github = of_environment()
+    trusted = github.get(f"git/ref/heads/{github.get('')['default_branch']}")["object"]["sha"]
+    github.put_branch(REF, trusted)
+    github.post(f"actions/workflows/{WORKFLOW}/dispatches", {"ref": REF, "inputs": inputs})
+    click.echo(f"started {WORKFLOW} of {trusted[:8]}: {inputs}")
     return PASS
 
 
-def machine_took_job(
-    github: GitHub,
-    run: int,
-    job: str,
-    minutes: float,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> bool:
+def machine_took_job(github: GitHub, run: int, job: str, minutes: float) -> bool:
     """Wait until a machine takes a job of a run, or has ended it; False if none came in so many minutes.
 
     A job that does not exist yet may still come: GitHub makes the jobs of a called workflow one after the other.
     """
-    end = clock() + 60 * minutes
+    end = time.monotonic() + 60 * minutes
     while True:
         states = {
             listed["status"]
             for listed in github.items(f"actions/runs/{run}/jobs", "jobs")
             if f" / {listed['name']}".endswith(f" / {job}")  # that of a called workflow has its callers' before it
         }
-        left_s = end - clock()
-        if states & {"in_progress", "completed"} or left_s <= 0:
-            return bool(states & {"in_progress", "completed"})
-        sleep(min(ASK_EVERY_S, left_s))
+        if states & {"in_progress", "completed"}:
+            return True
+        if (left_s := end - time.monotonic()) <= 0:
+            return False
+        time.sleep(min(ASK_EVERY_S, left_s))
 
 
 @verb('ridgeline ci wait --run 1 --job "mi300x-8 / Measure" --minutes 30')
@@ -281,6 +256,7 @@ RENDERED: Mapping[str, Callable[[Report], str]] = {
     "--post SHA",
     "Put it on this commit as a check run, and into the comment of every open pull request whose head it is "
     "(needs GITHUB_TOKEN and GITHUB_REPOSITORY).",
+    callback=full_hash,
 )
 @option("--pool NAME", "With --post: the pool that measured it.", default="")
 @option("--missing WHY", 'With --post: what to say where FILE is not there, such as "absent: no runner took the job".')
@@ -294,7 +270,8 @@ def report(given: Given) -> int:
     if given.post:
         return post_report(given)
     loaded = json_report.read(given.file)
-    summarize(loaded, "", given.summary and not given.dry_run)
+    if given.summary and not given.dry_run:
+        comment.add_summary(loaded)
     if given.style in RENDERED:
         click.echo(RENDERED[given.style](loaded), nl=False)
     else:
@@ -314,19 +291,11 @@ def post_report(given: Given) -> int:
         why = str(error).removeprefix(f"{given.file}: ")  # people on the pull request know no path of this machine
         loaded, code = comment.unmeasured(f"the report is refused: {why}", links), USAGE
     github = of_environment()
-    if given.dry_run:
-        numbers = ", ".join(f"#{number}" for number in pull_requests(github, given.post))
-        click.echo(f"would post {loaded.verdict} on {numbers or 'no open pull request'}")
-        return code
-    summarize(loaded, given.pool, given.summary)
-    posted = comment.post(loaded, given.post, given.pool, github)
-    for number, action in posted.items():
-        click.echo(f"{action} on pull request #{number}")
-    if not posted:
-        click.echo("nothing: no open pull request")
+    numbers = pull_requests(github, given.post)
+    if not given.dry_run:
+        if given.summary:
+            comment.add_summary(loaded, given.pool)
+        comment.post(loaded, given.post, given.pool, numbers, github)
+    where = ", ".join(f"#{number}" for number in numbers) or "no open pull request"
+    click.echo(f"{'would post' if given.dry_run else 'posted'} {loaded.verdict} on {where}")
     return code
-
-
-def summarize(loaded: Report, pool: str, wanted: bool) -> None:
-    if wanted and not comment.add_summary(loaded, pool):
-        raise ReportError("--summary: GITHUB_STEP_SUMMARY is not set; leave the option out outside a workflow")

@@ -12,10 +12,8 @@ links are replaced by ours, and the pull request is asked of GitHub by the commi
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +27,8 @@ from ci.report.words import plain
 
 CHECK = "Ridgeline"
 """Name of the check run of a report, before the pool."""
-POOL = re.compile(r"[\w.-]{0,60}")
-OURS = "ridgeline-"
-"""How the external id of our check runs begins; that of a workflow's job is GitHub's, and nobody can choose it."""
+OURS = "ridgeline"
+"""External id of our check runs, or how it begins; that of a workflow's job is GitHub's, and nobody can choose it."""
 SUMMARY_LIMIT = 65_000
 """Bytes of UTF-8; GitHub refuses a summary of more than 65,535 characters."""
 CONCLUSION = {Verdict.BROKEN: "failure", Verdict.SLOWER: "failure", Verdict.FASTER: "success", Verdict.SAME: "success"}
@@ -40,26 +37,14 @@ ROUNDS = 10
 """Times that the comment is written because check runs were added meanwhile; eight pools may end at once."""
 
 
-def post(report: Report, sha: str, pool: str, github: GitHub) -> dict[int, str]:
-    """Put a report on its commit (40 hex digits) and on every open pull request whose head that is.
+def post(report: Report, sha: str, pool: str, numbers: Sequence[int], github: GitHub) -> None:
+    """Put a report on its commit (40 hex digits) and on the pull requests whose head that is.
 
-    pool: that measured it, "" for the pull-request job itself.  Returns what was done with each comment, by number.
-    What GitHub refuses on one (it is locked) keeps no other from being written; then GitHubError names all of it.
+    pool: that measured it, "" for the pull-request job itself.
     """
-    if not POOL.fullmatch(pool):
-        raise ReportError(f"pool {pool!r}: use at most 60 letters, digits, and . _ -")
-    numbers = pull_requests(github, sha)
     post_check(report, sha, pool, github)
-    done: dict[int, str] = {}
-    refusals: list[GitHubError] = []
     for number in numbers:
-        try:
-            done[number] = write_report_comment(github, number, sha)
-        except GitHubError as error:
-            refusals.append(error)
-    if refusals:
-        raise GitHubError("; ".join(map(str, refusals)), refusals[0].status)
-    return done
+        write_report_comment(github, number, sha)
 
 
 def pull_requests(github: GitHub, sha: str) -> list[int]:
@@ -67,8 +52,6 @@ def pull_requests(github: GitHub, sha: str) -> list[int]:
 
     GitHub's own list by commit does not know every fork, so all open pull requests are searched.
     """
-    if not re.fullmatch(r"[0-9a-f]{40}", sha):
-        raise GitHubError(f"{sha!r} is not a full commit hash (40 hex digits)")
     pulls = github.items("pulls?state=open&sort=created&direction=asc")
     return sorted(int(pull["number"]) for pull in pulls if pull["head"]["sha"] == sha)
 
@@ -77,23 +60,21 @@ def pull_requests(github: GitHub, sha: str) -> list[int]:
 
 
 def post_check(report: Report, sha: str, pool: str, github: GitHub) -> None:
-    """Make the check run of a report, unless it is there already.  Needs `checks: write`."""
-    name = f"{CHECK} {pool}".strip()
-    title = plain(f"{report.verdict}: {report.judgement.why}", 200)
-    summary = shortened(markdown.section(report, pool), SUMMARY_LIMIT)
-    digest = OURS + hashlib.sha256(repr((name, title, summary)).encode()).hexdigest()[:40]
+    """Make the check run of a report, which counts in place of earlier ones of its name.  Needs `checks: write`."""
     value = {
-        "name": name,
+        "name": f"{CHECK} {pool}".strip(),
         "head_sha": sha,
-        "external_id": digest,
+        "external_id": OURS,
         "status": "completed",
         "conclusion": CONCLUSION.get(report.verdict, "neutral"),
-        "output": {"title": title, "summary": summary},
+        "output": {
+            "title": plain(f"{report.verdict}: {report.judgement.why}", 200),
+            "summary": shortened(markdown.section(report, pool), SUMMARY_LIMIT),
+        },
     }
     if report.links:
         value["details_url"] = next(iter(report.links.values()))
-    if all(check["external_id"] != digest for check in check_runs(github, sha)):
-        github.post("check-runs", value, repeatable=True)  # one that is there twice does no harm
+    github.post("check-runs", value, repeatable=True)  # one that is there twice does no harm
 
 
 def check_runs(github: GitHub, sha: str) -> list[Any]:
@@ -106,18 +87,15 @@ def check_runs(github: GitHub, sha: str) -> list[Any]:
 # ---- the comment -----------------------------------------------------------------------------------------------------
 
 
-def write_report_comment(github: GitHub, number: int, sha: str) -> str:
-    """Make the comment of a pull request what the check runs of its head say; "created", "updated" or "unchanged".
+def write_report_comment(github: GitHub, number: int, sha: str) -> None:
+    """Make the comment of a pull request what the check runs of its head say.
 
     What was written is compared with the check runs again: another pool may have posted its own meanwhile.
     """
-    action = "unchanged"
     for _ in range(ROUNDS):
         newest = {check["name"]: check["output"]["summary"] for check in check_runs(github, sha)}
-        step = write_comment(github, number, MARKER, comment_text(newest))
-        if step == "unchanged":
-            return action
-        action = step if action == "unchanged" else action
+        if not write_comment(github, number, MARKER, comment_text(newest)):
+            return
     raise GitHubError(f"pull request {number}: check runs were added in each of {ROUNDS} rounds; run this again")
 
 
@@ -131,28 +109,26 @@ def comment_text(sections: Mapping[str, str], limit: int = LIMIT) -> str:
     return "\n\n".join([MARKER, *texts]) + "\n"
 
 
-def write_comment(github: GitHub, number: int, marker: str, body: str) -> str:
-    """Make `body` the one comment of ours that begins with `marker`; "created", "updated" or "unchanged".
+def write_comment(github: GitHub, number: int, marker: str, body: str) -> bool:
+    """Make `body` the one comment of ours that begins with `marker`; whether something was changed.
 
-    A workflow's token and an App write as bots.  Of several the oldest stays.  Comments of people stay as they are,
-    whatever marker they carry: who wrote one can edit it.
+    A workflow's token and an App write as bots.  Of several the oldest stays, which GitHub lists first.  Comments of
+    people stay as they are, whatever marker they carry: who wrote one can edit it.
     """
-    listed = github.items(f"issues/{number}/comments")
-    ours = (
+    comments = [
         comment
-        for comment in listed
-        if (comment.get("user") or {}).get("type") == "Bot" and (comment.get("body") or "").startswith(marker)
-    )
-    comments = sorted(ours, key=lambda comment: int(comment["id"]))
+        for comment in github.items(f"issues/{number}/comments")
+        if (comment["user"] or {}).get("type") == "Bot" and (comment["body"] or "").startswith(marker)
+    ]
     if not comments:
         github.post(f"issues/{number}/comments", {"body": body}, repeatable=True)
-        return "created"
+        return True
     for duplicate in comments[1:]:
         github.delete(f"issues/comments/{duplicate['id']}")
-    if _normal(comments[0]["body"]) == _normal(body):
-        return "unchanged"
-    github.patch(f"issues/comments/{comments[0]['id']}", {"body": body})
-    return "updated"
+    is_changed = _normal(comments[0]["body"]) != _normal(body)
+    if is_changed:
+        github.patch(f"issues/comments/{comments[0]['id']}", {"body": body})
+    return is_changed
 
 
 def _normal(body: str) -> str:
@@ -181,11 +157,10 @@ def unmeasured(reason: str, links: Mapping[str, str]) -> Report:
     return Report(Judgement(Verdict.CANNOT_TELL, reason), links=dict(links))
 
 
-def add_summary(report: Report, pool: str = "") -> bool:
-    """Append a report to the summary of the workflow's step; whether there is one (GITHUB_STEP_SUMMARY)."""
-    place = os.environ.get("GITHUB_STEP_SUMMARY")
-    if not place:
-        return False
-    with open(place, "a", encoding="utf-8") as file:
+def add_summary(report: Report, pool: str = "") -> None:
+    """Append a report to the summary of the workflow's step (GITHUB_STEP_SUMMARY)."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        raise ReportError("--summary: GITHUB_STEP_SUMMARY is not set; leave the option out outside a workflow")
+    with open(path, "a", encoding="utf-8") as file:
         file.write(markdown.section(report, pool) + "\n")
-    return True

@@ -3,7 +3,7 @@
     with StandIn() as github:
         github.pull(7, head=SHA)
         github.fault("POST", "issues/7/comments", Response("", 502), after=True)   # carried out, its answer is lost
-        client = GitHub(github.repository, "token", github.url, sleep=..., clock=...)
+        client = GitHub(github.repository, "token", github.url)
 
 It answers as docs.github.com describes (read 2026-11-22): pages of at most 100 with a Link header, 404 for what is not
 there, 422 for what is not right.  A path that it does not know is 404 and is kept in `unknown`, so that a test can say
@@ -448,17 +448,16 @@ class Refused(Exception):
 
 
 class Clock:
-    """Time that passes only when somebody sleeps: `GitHub(..., sleep=clock.sleep, clock=clock.now)`."""
+    """In place of the module `time`: time that passes only when somebody sleeps."""
 
-    def __init__(self, now: float = 1000.0) -> None:
-        self.time, self.slept = now, []
+    def __init__(self) -> None:
+        self.slept = []
 
-    def now(self) -> float:
-        return self.time
+    def time(self) -> float:
+        return 1000.0 + sum(self.slept)
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-        self.time += seconds
 
 
 class Quiet(WSGIRequestHandler):

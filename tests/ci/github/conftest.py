@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ci.github.client import GitHub
+from ci.github import client
 from tests.standins.github import Clock, StandIn
 
 
@@ -15,13 +15,16 @@ def github():
 
 
 @pytest.fixture
-def clock():
-    return Clock()
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(client, "time", clock)
+    return clock
 
 
-@pytest.fixture
-def client(github, clock):
-    return GitHub(github.repository, "secret", github.url, clock.sleep, clock.now, timeout_s=0.3)
+@pytest.fixture(name="client")
+def client_of_github(github, clock, monkeypatch):
+    monkeypatch.setattr(client, "TIMEOUT_S", 0.3)
+    return client.GitHub(github.repository, "secret", github.url)
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_check_comment_and_summary(github, posted, tmp_path):
     github.pull(8, SHA, fork=True)
     options = ("--pool", "mi300x", "--summary", "--link", "run=https://x.example/1")
     done = posted(samples.slower(), *options)
-    assert (done.exit_code, done.output) == (0, "created on pull request #7\ncreated on pull request #8\n")
+    assert (done.exit_code, done.output) == (0, "posted SLOWER on #7, #8\n")
     (body,), (check,) = github.bodies(7), github.checks
     assert github.bodies(8) == [body]
     assert "## ❌ SLOWER on mi300x: gemm takes 2.5 % longer" in body
@@ -61,8 +61,8 @@ def test_check_comment_and_summary(github, posted, tmp_path):
     assert check["output"]["title"].startswith("SLOWER: gemm takes 2.5 % longer")
     assert check["output"]["summary"].startswith("## ❌ SLOWER on mi300x")
     assert (tmp_path / "summary.md").read_text().startswith("## ❌ SLOWER on mi300x")
-    assert posted(samples.slower(), *options).output == "unchanged on pull request #7\nunchanged on pull request #8\n"
-    assert len(github.checks) == 1
+    posted(samples.slower(), *options)
+    assert github.bodies(7) == [body]
     assert github.unknown == []
 
 
@@ -136,8 +136,8 @@ def test_a_lost_answer_doubles_nothing(github, posted, no_sleep, path):
     github.pull(7, SHA)
     github.fault("POST", path, Response("", 502), after=True)
     assert posted(samples.slower()).exit_code == 0
-    assert len({check["external_id"] for check in github.checks}) == 1, "one that is there twice does no harm"
-    assert len(github.bodies(7)) == 1
+    (body,) = github.bodies(7)
+    assert body.count("## ❌ SLOWER") == 1, "a check run that is there twice does no harm"
 
 
 def test_a_report_that_is_refused_is_told_where_that_is_wanted(github, posted):
@@ -160,35 +160,11 @@ def test_links_of_a_stranger_are_dropped(github, posted):
         assert "<script" not in text
 
 
-def test_a_pull_request_that_is_locked_keeps_no_other_from_its_comment(github, posted):
-    github.pull(7, SHA)
-    github.pull(8, SHA, fork=True)
-    github.fault("POST", "issues/7/comments", said(403, "the conversation is locked"))
-    refused = posted(samples.same())
-    assert refused.exit_code == 3
-    assert "the conversation is locked" in refused.stderr
-    assert (len(github.bodies(7)), len(github.bodies(8))) == (0, 1)
-
-
 def test_a_link_is_refused(github, posted, tmp_path):
     (tmp_path / "other.json").symlink_to("/etc/passwd")
     shown = CliRunner().invoke(main, ["report", str(tmp_path / "other.json"), "--post", SHA])
     assert shown.exit_code == 3
     assert "is a link; a report is a plain file" in shown.stderr
-
-
-@pytest.mark.parametrize("pool", ["a b", "x" * 61, "x\ny"])
-def test_a_pool_is_a_plain_word(github, posted, pool):
-    shown = posted(samples.same(), "--pool", pool)
-    assert (shown.exit_code, github.calls) == (3, [])
-    assert "use at most 60 letters" in shown.stderr
-
-
-@pytest.mark.parametrize("name", ["GITHUB_REPOSITORY", "GITHUB_TOKEN"])
-def test_settings_that_are_missing_are_named(name):
-    environ = {"GITHUB_REPOSITORY": "o/r", "GITHUB_TOKEN": "t", name: ""}
-    with pytest.raises(client_module.GitHubError, match=f"{name} not set"):
-        client_module.of_environment(environ)
 
 
 # The text of the comment: within the limit, cut where nothing breaks.
@@ -244,14 +220,14 @@ def keep(client, body=ONE):
 @pytest.mark.parametrize("there", [ONE, ONE + "\n", ONE.replace("\n", "\r\n")])
 def test_unchanged_is_not_edited(github, client, there):
     github.comment(7, there)
-    assert keep(client) == "unchanged"
+    assert not keep(client)
     assert (github.told("PATCH"), github.told("POST", "issues")) == ([], [])
 
 
 @pytest.mark.parametrize(("body", "author"), [(f"{MARKER}\nmine now", "mallory"), (f"see {MARKER}", BOT)])
 def test_a_comment_that_is_not_ours_is_left_alone(github, client, body, author):
     github.comment(7, body, author=author)
-    assert keep(client) == "created"
+    assert keep(client)
     assert github.bodies(7) == [body, ONE]
 
 
@@ -260,14 +236,14 @@ def test_of_duplicates_the_oldest_stays(github, client):
     github.comment(7, "a person", author="someone")
     github.comment(7, ONE)
     github.comment(7, TWO)
-    assert keep(client, TWO) == "updated"
+    assert keep(client, TWO)
     assert github.bodies(7) == [TWO, "a person"]
     assert github.comments[7][0]["id"] == oldest
 
 
 def test_an_app_writes_its_comment_anew(github, client):
     github.author = "my-ridgeline[bot]"
-    assert [keep(client), keep(client, TWO)] == ["created", "updated"]
+    assert [keep(client), keep(client, TWO)] == [True, True]
     assert github.bodies(7) == [TWO]
 
 
@@ -285,11 +261,12 @@ def test_a_refusal_is_said(github, client, method, status):
     if method == "PATCH":
         github.comment(7, TWO)
     github.fault(method, "comments", said(status, "locked"), times=9)
-    with pytest.raises(GitHubError, match=f"{method} .*: {status} locked"):
+    with pytest.raises(GitHubError, match=f"{method} .*: {status} .*locked"):
         keep(client)
 
 
-@pytest.mark.parametrize("sha", ["", "HEAD", "0123", SHA.upper(), SHA + "/../x", SHA + "\n"])
-def test_only_full_hashes(client, sha):
-    with pytest.raises(GitHubError, match="not a full commit hash"):
-        pull_requests(client, sha)
+@pytest.mark.parametrize("sha", ["HEAD", "0123", SHA.upper(), SHA + "/../x", SHA + "\n"])
+def test_only_full_hashes(github, posted, sha):
+    refused = posted(samples.same(), sha=sha)
+    assert (refused.exit_code, github.calls) == (3, [])
+    assert "is not a full commit hash" in refused.stderr

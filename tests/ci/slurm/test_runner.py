@@ -213,7 +213,7 @@ def service(hub, tmp_path):
     pools = file.parse(tomllib.loads(RUNNERS.replace("/nowhere", str(tmp_path))))
     site = pools.sites["here"]
     assert site.runner
-    github = GitHub("o/r", "token", hub.url, sleep=lambda seconds: None)
+    github = GitHub("o/r", "token", hub.url)
     slurm = Slurm({"PATH": f"{tmp_path}:{os.environ['PATH']}"}, patience_s=0)
     os.environ["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
     return RunnerService(site, site.runner, offers_of(pools, "here"), tmp_path / "runner", github, slurm)
