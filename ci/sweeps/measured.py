@@ -13,7 +13,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,25 +26,22 @@ from ci.judging import policy
 from ci.stats import FloatArray, PairedRounds
 from ci.stats.interval import Scale, effects, samples, summaries
 from ci.trials.file import read as read_file
-from ci.trials.trial import Arm, Declaration, Environment, Json, Machine, Trial
+from ci.trials.trial import Arm, Declaration, Environment, Machine, SweepBatch, Trial
 
 
 class SweepError(Exception):
     """A sweep cannot be read, planned or measured; the text says why and what to do."""
 
 
-COLUMNS = (
-    *("operator", "case", "backend", "point", "is_anchor", "anchor", "regime", "knobs", "config", "status", "why"),
-    *("seconds", "ratio", "low", "high", "log_ratio", "sd", "trials", "rounds", "rung", "equal_to", "code_hash"),
-)
+KEY = ("operator", "case", "backend", "point", "regime")
+RATIO = ("ratio", "low", "high")
+OF_CODE = ("status", "seconds", *RATIO, "trials", "rounds", "rung")
+"""What a point has of the one that was timed in its place."""
+COLUMNS = (*KEY, "is_anchor", "anchor", "knobs", "config", "why", *OF_CODE, "equal_to")
 """point: id, "" for a backend as it is.  knobs: what the point overrides; config: all knobs of the launch (dicts).
-seconds: median over trials of trial medians.  ratio, low, high: time / time of the anchor and its interval; log_ratio
-and sd: the same as `ci.sweeps.measured` has it.  rung: the highest it was measured in.  equal_to: the point (or
-backend) that was timed in its place, "" for none.  Times are NaN unless status is "ok"."""
-
-
-TIMES = ("log_ratio", "sd", "ratio", "low", "high")
-"""Columns of a point's ratio to its anchor; NaN where it has none."""
+seconds: median over trials of trial medians.  ratio, low, high: time / time of the anchor and its interval.  rung: the
+highest it was measured in.  equal_to: the point (or backend) that was timed in its place, "" for none.  Times are NaN
+unless status is "ok"."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +70,6 @@ class Measured:
     machine: Machine
     environment: Environment
     declarations: Mapping[str, Declaration]
-    date_ms: int | None = None
     started_at: str = ""
     gpu_s: float = 0.0
     trials: tuple[Trial, ...] = ()
@@ -145,7 +141,6 @@ def _measured(origin: Origin, trials: Sequence[Trial], problems: Sequence[str]) 
         newest.machine,
         newest.checkouts["head"].environment,
         declared,
-        newest.checkouts["head"].date_ms,
         min(trial.started_at for trial in trials),
         sum(trial.duration_s * _ranks(trial) for trial in trials),
         tuple(trials),
@@ -162,24 +157,21 @@ def _ranks(trial: Trial) -> int:
 # ---- rows ---------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Observation:
-    """A point in one line.  anchored: the anchor's samples of the same rounds, None if it had none."""
+Pair = tuple[FloatArray, FloatArray]
+"""Seconds of the anchor and of a point, round by round."""
+
+
+class Observation(NamedTuple):
+    """A point in one line.  pair: None where either has no time, or there are under 2 rounds."""
 
     trial: Trial
+    batch: SweepBatch
     arm: Arm
-    anchored: FloatArray | None
-
-    @property
-    def pair(self) -> tuple[FloatArray, FloatArray] | None:
-        """(anchor's seconds, its own), round by round; None where either has no time, or there are under 2 rounds."""
-        if self.anchored is None or not self.arm.ok or len(self.arm.seconds) < 2:
-            return None
-        return (self.anchored, self.arm.seconds) if len(self.anchored) == len(self.arm.seconds) else None
+    pair: Pair | None
 
 
 Key = tuple[str, str, str, str, str]
-"""(operator, case, backend, point, regime)."""
+"""The values of KEY."""
 
 
 def observations(trials: Iterable[Trial]) -> dict[Key, list[Observation]]:
@@ -190,10 +182,11 @@ def observations(trials: Iterable[Trial]) -> dict[Key, list[Observation]]:
         assert batch is not None, "a line of a sweep"
         for case, result in trial.cases.items():
             anchor = result.arms.get(("head", batch.anchor))
-            anchored = anchor.seconds if anchor and anchor.ok else None
             for label, arm in result.of_role("head").items():
+                paired = anchor and anchor.ok and arm.ok and 2 <= len(anchor.seconds) == len(arm.seconds)
+                pair = (anchor.seconds, arm.seconds) if anchor and paired else None
                 key = (trial.operator, case, *split(label), batch.regime)
-                seen.setdefault(key, []).append(Observation(trial, arm, anchored))
+                seen.setdefault(key, []).append(Observation(trial, batch, arm, pair))
     return seen
 
 
@@ -201,127 +194,73 @@ def observations(trials: Iterable[Trial]) -> dict[Key, list[Observation]]:
 def _frame(trials: tuple[Trial, ...], kind: str) -> pd.DataFrame:
     """Of the same trials once: pages show a sweep, and the history has its knobs."""
     seen = observations(trials)
-    timed = {key: seen.get(_timed_as(key, own), own) for key, own in seen.items()}
-    ratios = _ratios({key: own for key, own in timed.items() if own is seen[key]}, kind)
-    rows = [_row(key, own, timed[key], ratios.get(_timed_as(key, own))) for key, own in seen.items()]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    rows = {key: _row(key, own) for key, own in seen.items()}
+    for key, ratio in _ratios({key: own for key, own in seen.items() if not rows[key]["equal_to"]}, kind).items():
+        if rows[key]["status"] == "ok":
+            rows[key].update(zip(RATIO, ratio, strict=True))
+    for key, row in rows.items():
+        if row["equal_to"] and (timed := rows.get((*key[:2], *split(row["equal_to"]), key[4]))):
+            row.update((name, timed[name]) for name in OF_CODE)
+    return pd.DataFrame(list(rows.values()), columns=list(COLUMNS))
 
 
-def _timed_as(key: Key, seen: Sequence[Observation]) -> Key:
-    """The point whose times a point has: its own, or those of the one that runs the same code."""
-    other = seen[-1].arm.same_as
-    return (key[0], key[1], *split(other), key[4]) if other else key
-
-
-def _row(
-    key: Key, seen: Sequence[Observation], timed: Sequence[Observation], ratio: Mapping[str, float] | None
-) -> Json:
-    """seen: of the point; timed: of the one whose times it has, which may be another."""
-    operator, case, backend, point, regime = key
-    status = worst(observation.arm.status for observation in timed)
-    last = next((observation for observation in reversed(seen) if observation.arm.status is status), seen[-1])
-    good = [observation for observation in timed if observation.arm.ok] if status is Status.OK else []
-    batch = last.trial.sweep
-    assert batch is not None
+def _row(key: Key, seen: Sequence[Observation]) -> dict[str, Any]:
+    """All but the ratio."""
+    status = min((one.arm.status for one in seen), key=WORST_FIRST.index)
+    last = next(one for one in reversed(seen) if one.arm.status is status)
+    good = [one for one in seen if one.arm.ok] if status is Status.OK else []
+    point, batch = key[3], last.batch
     knobs = dict(batch.points[point].knobs) if point in batch.points else {}
     return {
-        "operator": operator,
-        "case": case,
-        "backend": backend,
-        "point": point,
-        "regime": regime,
-        "is_anchor": _its_anchor(key, seen),
+        **dict(zip(KEY, key, strict=True)),
+        "is_anchor": _is_anchor(key, seen),
         "anchor": batch.anchor,
-        "status": str(status),
-        "why": last.arm.why,
         "knobs": knobs,
         "config": {**last.arm.knobs, **knobs},
-        "seconds": statistics.median(observation.arm.median for observation in good) if good else math.nan,
-        **(ratio if ratio and good else dict.fromkeys(TIMES, math.nan)),
-        "trials": len({(observation.trial.session, observation.trial.number) for observation in good}),
-        "rounds": sum(observation.arm.rounds for observation in good),
-        "rung": max(observation.trial.sweep.rung for observation in timed if observation.trial.sweep),
+        "status": str(status),
+        "why": last.arm.why,
+        "seconds": statistics.median(one.arm.median for one in good) if good else math.nan,
+        "trials": _trials(good),
+        "rounds": sum(one.arm.rounds for one in good),
+        "rung": max(one.batch.rung for one in seen),
         "equal_to": seen[-1].arm.same_as,
-        "code_hash": last.arm.code_hash or "",
     }
 
 
-def worst(statuses: Iterable[Status]) -> Status:
-    """The worst of several, "ok" where all are."""
-    there = set(statuses)
-    return next((status for status in WORST_FIRST if status in there), Status.OK)
+def _trials(seen: Sequence[Observation]) -> int:
+    return len({(one.trial.session, one.trial.number) for one in seen})
+
+
+def _is_anchor(key: Key, seen: Sequence[Observation]) -> bool:
+    return not key[3] and key[2] == seen[-1].batch.anchor
 
 
 # ---- ratios -------------------------------------------------------------------------------------------------------
 
 
-def _ratios(seen: Mapping[Key, Sequence[Observation]], kind: str) -> dict[Key, dict[str, float]]:
-    """TIMES by point, case by case: cases are judged together where they have several trials."""
-    paired = {
-        key: own
-        for key, ratios_of in seen.items()
-        if (own := [observation for observation in ratios_of if observation.pair])
-    }
-    ratios_of: dict[Key, dict[str, float]] = {}
-    for operator in dict.fromkeys(key[0] for key in paired):
+Ratio = tuple[float, float, float]
+
+
+def _ratios(seen: Mapping[Key, Sequence[Observation]], kind: str) -> dict[Key, Ratio]:
+    """RATIO by point, case by case.  Points of several trials are judged together, by how much these differ."""
+    pairs = {key: own for key, those in seen.items() if (own := [one.pair for one in those if one.pair])}
+    ratios: dict[Key, Ratio] = {}
+    for operator in dict.fromkeys(key[0] for key in pairs):
         settings = policy.load().settings(operator, kind)
-        mine = {key: own for key, own in paired.items() if key[0] == operator}
-        ratios_of |= _modelled(mine, settings)
-        several = {key: own for key, own in mine.items() if _trials(own) > 1 and not _its_anchor(key, own)}
-        for key, ratios in _over_trials(several, settings).items():
-            ratios_of[key] |= ratios
-    return ratios_of
-
-
-def _trials(seen: Sequence[Observation]) -> int:
-    return len({(observation.trial.session, observation.trial.number) for observation in seen})
-
-
-def _modelled(seen: Mapping[Key, Sequence[Observation]], settings: policy.Settings) -> dict[Key, dict[str, float]]:
-    """By the spread that rounds imply (`ci.sweeps.measured`)."""
-    reach = float(ndtri(0.5 + settings.confidence / 2))
-    ratios: dict[Key, dict[str, float]] = {}
-    for case in dict.fromkeys((key[1], key[4]) for key in seen):
-        keys = [key for key in seen if (key[1], key[4]) == case]
-        means, sds = estimates(shifts_of([seen[key] for key in keys]), settings.trial_noise)
-        for key, mean, sd in zip(keys, map(float, means), map(float, sds), strict=True):
-            mean, sd = (0.0, 0.0) if _its_anchor(key, seen[key]) else (mean, sd)
-            ends = (mean, mean - reach * sd, mean + reach * sd)
-            ratios[key] = dict(zip(TIMES, (mean, sd, *map(math.exp, ends)), strict=True))
-    return ratios
-
-
-def shifts_of(points: Sequence[Sequence[Observation]]) -> list[list[TrialShift]]:
-    """Of every point, the shift of each of its observations (at least one with a pair)."""
-    pairs = [[observation.pair for observation in seen if observation.pair] for seen in points]
-    flat = iter(trial_shifts([pair for own in pairs for pair in own]))
-    return [[next(flat) for _ in own] for own in pairs]
-
-
-def _its_anchor(key: Key, seen: Sequence[Observation]) -> bool:
-    batch = seen[-1].trial.sweep
-    return not key[3] and batch is not None and key[2] == batch.anchor
-
-
-def _over_trials(seen: Mapping[Key, Sequence[Observation]], settings: policy.Settings) -> dict[Key, dict[str, float]]:
-    """Ratio and interval by how much the trials of a point differ (`ci.stats.interval`)."""
-    made = samples(
-        [
-            [PairedRounds(n, *observation.pair) for n, observation in enumerate(own) if observation.pair]
-            for own in seen.values()
-        ]
-    )
-    sampled = {
-        key: observation
-        for key, observation in zip(seen, made, strict=True)
-        if observation is not None and observation.trials > 1
-    }
-    scale = Scale(settings.trial_noise, settings.arm_bias, settings.confidence)
-    effects_of = effects([*sampled.values()], [scale] * len(sampled)) if sampled else []
-    return {
-        key: dict(zip(TIMES[2:], observation.ratios, strict=True))
-        for key, observation in zip(sampled, effects_of, strict=True)
-    }
+        mine = [key for key in pairs if key[0] == operator]
+        for case in dict.fromkeys((key[1], key[4]) for key in mine):
+            keys = [key for key in mine if (key[1], key[4]) == case]
+            mean, sd = estimates([pairs[key] for key in keys], settings.trial_noise)
+            reach = ndtri(0.5 + settings.confidence / 2) * sd
+            ends = zip(*(map(math.exp, logs) for logs in (mean, mean - reach, mean + reach)), strict=True)
+            ratios |= zip(keys, ends, strict=True)
+        of_points = {key: [one for one in seen[key] if one.pair] for key in mine if not _is_anchor(key, seen[key])}
+        several = [key for key, own in of_points.items() if _trials(own) > 1]
+        trials = samples([[PairedRounds(n, *pair) for n, pair in enumerate(pairs[key])] for key in several])
+        scale = Scale(settings.trial_noise, settings.arm_bias, settings.confidence)
+        of_trials = effects([sample for sample in trials if sample], [scale] * len(several))
+        ratios |= {key: effect.ratios for key, effect in zip(several, of_trials, strict=True)}
+    return ratios | {key: (1.0, 1.0, 1.0) for key in ratios if _is_anchor(key, seen[key])}
 
 
 # What the trials of many points say of their ratios to the anchor: a mean and its standard deviation each.
@@ -342,44 +281,22 @@ H200 (recorded 2026-11-20; sd of 39 trials of 40 rounds, less what the rounds im
 ROUND_VARIANCE = 1.2
 """rounds * v_t / variance of one paired log-ratio: 1.0 to 1.3 in the same trials."""
 
-FEWEST_ROUNDS = 8
-"""With 4 rounds two slow samples spoil a trial: sd 1.6 % where 8 rounds have 0.8 % (the same trials, GEMM of 42 us)."""
 
-
-class TrialShift(NamedTuple):
-    """One trial of one point.  shift: log(time / anchor's time).  variance: of it, as its rounds imply it."""
-
-    shift: float
-    variance: float
-    rounds: int
-
-
-def trial_shifts(pairs: list[tuple[FloatArray, FloatArray]]) -> list[TrialShift]:
-    """(anchor's seconds, point's seconds), shape (rounds,) each, as shifts; at least 2 rounds each."""
-    rows = zip(pairs, summaries(pairs), strict=True)
-    return [TrialShift(float(shift), float(variance), len(anchor)) for (anchor, _), (shift, variance, *_) in rows]
-
-
-def estimates(points: list[list[TrialShift]], least: float) -> tuple[FloatArray, FloatArray]:
+def estimates(points: Sequence[Sequence[Pair]], least: float) -> tuple[FloatArray, FloatArray]:
     """Log-ratios of points to the anchor and their standard deviations, shape (points,) each, from their trials.
 
     Each point has at least one trial; points given together are of one case.  least: the smallest spread between
     trials, as a share of the time (policy: trial_noise).
     """
-    if not points:
-        return np.empty(0), np.empty(0)
-    typical = float(np.median([one.variance * one.rounds for trials in points for one in trials]))
-    mean, sd = np.array([_estimate(trials, typical, least) for trials in points]).T
-    return mean, sd
-
-
-def _estimate(trials: list[TrialShift], typical: float, least: float) -> tuple[float, float]:
-    """(mean, sd) of one point.  typical: variance of a trial of one round among the points of its case."""
-    shift = np.array([one.shift for one in trials])
-    per_round = np.array([(one.variance * one.rounds + typical) / 2 for one in trials])
+    pairs = [pair for trials in points for pair in trials]
+    shift, variance = np.array([row[:2] for row in summaries(pairs)]).T
+    rounds = np.array([len(anchor) for anchor, _ in pairs])
+    per_round = (variance * rounds + np.median(variance * rounds)) / 2
     tau = np.maximum(least, TRIAL_SHARE * np.sqrt(per_round / ROUND_VARIANCE))
-    precision = 1 / (per_round / np.array([one.rounds for one in trials]) + tau**2)
-    return float((precision * shift).sum() / precision.sum()), float(1 / np.sqrt(precision.sum()))
+    precision = 1 / (per_round / rounds + tau**2)
+    point = np.repeat(np.arange(len(points)), list(map(len, points)))
+    total = np.bincount(point, precision)
+    return np.bincount(point, precision * shift) / total, 1 / np.sqrt(total)
 
 
 # Which points of a sweep go on to the next rung, so that the best one is among them with a stated chance.
@@ -407,8 +324,6 @@ def survivors(
     mean: FloatArray, sd: FloatArray, miss: float, indifference: float = INDIFFERENCE
 ) -> npt.NDArray[np.bool_]:
     """Which points go on, shape (points,).  mean, sd: of the log-ratios.  miss: chance that is spent on this rung."""
-    if not len(mean):
-        return np.zeros(0, dtype=np.bool_)
     reach, joint = ndtri(1 - miss / 2), ndtri(1 - miss / (2 * len(mean)))
     bound = float(np.min(mean + joint * sd)) + np.log1p(indifference)
     return np.asarray(mean - reach * sd <= bound)

@@ -9,6 +9,7 @@ without compiling.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import tempfile
 from collections import Counter
@@ -23,7 +24,7 @@ from benchmarks.points import Batch, Point, PointsFile, UntimedPoint, label
 from ci import harness
 from ci.judging import policy
 from ci.sweeps.catalogue import Catalogue
-from ci.sweeps.measured import MISS, Observation, SweepError, estimates, observations, shifts_of
+from ci.sweeps.measured import MISS, Observation, SweepError, estimates, observations
 from ci.sweeps.measured import survivors as surviving
 from ci.trials.trial import Json, Trial
 from kernels import project
@@ -202,7 +203,8 @@ def _compiled(entry: Json) -> Compiled:
 
 
 GPU_ROUNDS = (8, 20, 40, 40, 40)
-"""All points; those that may be the best; finalists in three fresh trials, as many as a verdict needs (policy:
+"""All points (with 4 rounds two slow samples spoil a trial: sd 1.6 % where 8 have 0.8 %, GEMM of 42 us); those that may
+be the best; finalists in three fresh trials, as many as a verdict needs (policy:
 min_trials) and with the rounds that repeat a median to 0.1 % (`ci.options`)."""
 
 CPU_ROUNDS = (8, 12, 20, 20)
@@ -240,8 +242,8 @@ Seen = Mapping[tuple[str, str], Sequence[Observation]]
 
 
 def seen_in(trials: Iterable[Trial], operator: str) -> dict[tuple[str, str], list[Observation]]:
-    """What lines say of the points of an operator."""
-    observed = observations(trial for trial in trials if trial.sweep and trial.operator == operator)
+    """What lines of sweeps say of the points of an operator."""
+    observed = observations(trial for trial in trials if trial.operator == operator)
     return {(case, label(backend, point)): own for (_, case, backend, point, _), own in observed.items()}
 
 
@@ -261,55 +263,44 @@ class DueRung:
 
 def due(wanted: Wanted, rungs: Rungs, seen: Seen, anchors: Mapping[str, str]) -> DueRung | None:
     """The first rung that lacks a point; None when all are done.  anchors: backend by case."""
-    entered: Wanted = wanted
+    entered = wanted
     for rung in range(len(rungs)):
-        entered = survivors(entered, rung, rungs, seen, anchors) if rung else entered
-        lacking = {
-            case: [point for point in own if not _done(point, rung, rungs, seen)] for case, own in entered.items()
-        }
-        lacking = {case: own for case, own in lacking.items() if own}
-        if lacking:
-            return DueRung(rung, lacking, sum(map(len, entered.values())))
+        if rung:
+            entered = {case: survivors(own, rung, rungs, seen, anchors[case]) for case, own in entered.items()}
+        lacking = {case: [point for point in own if _lacks(point, rung, rungs, seen)] for case, own in entered.items()}
+        if any(lacking.values()):
+            return DueRung(rung, {case: own for case, own in lacking.items() if own}, sum(map(len, entered.values())))
     return None
 
 
-def _done(point: Point, rung: int, rungs: Rungs, seen: Seen) -> bool:
-    """Whether a rung has it; one that failed is never tried again."""
-    own = seen.get((point.case, point.label), ())
-    return any(
-        not observation.arm.ok or (_rung(observation) == rung and observation.arm.rounds >= rungs.rounds[rung])
-        for observation in own
+def _lacks(point: Point, rung: int, rungs: Rungs, seen: Seen) -> bool:
+    """Whether a rung lacks it; one that failed is never tried again."""
+    return not any(
+        not one.arm.ok or (one.batch.rung == rung and one.arm.rounds >= rungs.rounds[rung])
+        for one in seen.get((point.case, point.label), ())
     )
 
 
-def _rung(observation: Observation) -> int:
-    return observation.trial.sweep.rung if observation.trial.sweep else 0
+def survivors(entered: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, anchor: str) -> list[Point]:
+    """Of the points of a case that entered the rung before, those that enter `rung`: by what the earlier rungs say.
 
-
-def survivors(entered: Wanted, rung: int, rungs: Rungs, seen: Seen, anchors: Mapping[str, str]) -> Wanted:
-    """Of the points that entered the rung before, those that enter `rung`: by what the earlier rungs say."""
-    return {case: _of_case(case, own, rung, rungs, seen, anchors.get(case, "")) for case, own in entered.items()}
-
-
-def _of_case(case: str, own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, anchor: str) -> list[Point]:
-    right = [point for point in own if all(each.arm.ok for each in seen.get((case, point.label), ()))]
+    A point without a ratio, whose anchor failed, ends here.
+    """
+    right = [point for point in entered if all(one.arm.ok for one in seen.get((point.case, point.label), ()))]
     if not rungs.halving:
         return right
-    backends = dict.fromkeys(point.backend for point in right)
-    survivors_of = [
-        _of_backend([point for point in right if point.backend == b], rung, rungs, seen, b == anchor) for b in backends
-    ]
-    chosen = {point.label for own in survivors_of for point in own} | {label for c, label in rungs.stay if c == case}
-    return [point for point in right if point.label in chosen]
-
-
-def _of_backend(own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, has_anchor: bool) -> list[Point]:
-    """Those that may be the best of their backend.  A point without a ratio, whose anchor failed, ends here."""
-    before = [[one for one in seen.get((p.case, p.label), ()) if one.pair and _rung(one) < rung] for p in own]
-    timed = [(point, earlier) for point, earlier in zip(own, before, strict=True) if earlier]
-    if not timed:
-        return []
-    mean, sd = estimates(shifts_of([earlier for _, earlier in timed]), rungs.least)
-    mean, sd = (np.append(values, [0.0] * has_anchor) for values in (mean, sd))
-    stay = surviving(mean, sd, MISS / max(1, len(rungs) - 1))
-    return [point for (point, _), one in zip(timed, stay, strict=False) if one]
+    stay = set(rungs.stay)
+    for backend in dict.fromkeys(point.backend for point in right):
+        pairs = {
+            (point.case, point.label): [
+                one.pair for one in seen.get((point.case, point.label), ()) if one.pair and one.batch.rung < rung
+            ]
+            for point in right
+            if point.backend == backend
+        }
+        if timed := {key: own for key, own in pairs.items() if own}:
+            mean, sd = estimates(list(timed.values()), rungs.least)
+            if backend == anchor:
+                mean, sd = np.append(mean, 0.0), np.append(sd, 0.0)
+            stay.update(itertools.compress(timed, surviving(mean, sd, MISS / max(1, len(rungs) - 1))))
+    return [point for point in right if (point.case, point.label) in stay]
