@@ -118,8 +118,39 @@ class Code:
             known or self.ir.Function(self.b.module, self.ir.FunctionType(kind.element, [kind]), name), [vector]
         )
 
+    def first(self, count: Any, many: int) -> Any:
+        """Flags of so many numbers, of which the first `count` are set."""
+        kind = self.ir.VectorType(self.i64, many)
+        return self.b.icmp_signed("<", self.ir.Constant(kind, [*range(many)]), self.splat(count, count=many))
+
+    def load_some(self, place: Any, kind: Any, flags: Any) -> Any:
+        """The numbers from a place on whose flags are set; 0 for the others, which are not reached."""
+        return self._some("load", kind, kind, [place, flags, self.ir.Constant(kind, None)])
+
+    def store_some(self, value: Any, place: Any, flags: Any) -> None:
+        """The other way."""
+        self._some("store", value.type, self.ir.VoidType(), [value, place, flags])
+
+    def _some(self, what: str, kind: Any, result: Any, given: list[Any]) -> Any:
+        name = f"llvm.masked.{what}.v{kind.count}i{kind.element.width}.p0"
+        shape = self.ir.FunctionType(result, [one.type for one in given])
+        return self.b.call(self.b.module.globals.get(name) or self.ir.Function(self.b.module, shape, name), given)
+
     def element(self, base: Any, index: Any, kind: Any = None) -> Any:
+        index = self.const(index) if isinstance(index, int) else index
         return self.b.gep(base, [index], source_etype=kind or self.i64)
+
+    def is_zero(self, value: Any) -> Any:
+        """Whether a number is 0."""
+        return self.b.icmp_signed("==", value, self.const(0))
+
+    def is_set(self, value: Any) -> Any:
+        """Whether a number is another than 0."""
+        return self.b.not_(self.is_zero(value))
+
+    def larger(self, a: Any, b: Any) -> Any:
+        """The larger one of two numbers with a sign."""
+        return self.b.select(self.b.icmp_signed(">", a, b), a, b)
 
     def returned_if(self, test: Any, value: Any) -> None:
         with self.b.if_then(test):

@@ -20,6 +20,9 @@ the buffer it reached last: first address, its size, what is added to get there.
 PARAMETERS, RECORD = 64, 384
 MOST_PARAMETERS = (RECORD - PARAMETERS) // 8
 
+NOWHERE = -2
+"""What "reach" returns where lanes access more than one buffer or none; else their step, -1 if it differs."""
+
 # What a function returns when it does not go on.
 ASK, BARRIER, END, SPENT, DONE = 1, 2, 3, 4, 5
 """The executor has to do the instruction; the wave is at a barrier; it has ended; it has taken its

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -33,9 +34,8 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
-def _helpers() -> str:
-    """The module that every process needs."""
-    return f"helpers {_sources()}"
+ACCESS = re.compile(r"declare void @((?:load|store)_(?:local|memory)_\d+)")
+"""What the text of a function says of an access that it makes."""
 
 
 @functools.cache
@@ -132,6 +132,9 @@ def _stops() -> str:
 
 # What is kept.
 
+FORMAT = 2
+"""Of the file, of which functions call each other as they did when they were kept."""
+
 
 @functools.cache
 def _store() -> sqlite3.Connection | None:
@@ -145,12 +148,12 @@ def _store() -> sqlite3.Connection | None:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ridgeline" / "emulation"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{decides}.sqlite"  # autograd launches from a thread of its own
+        file = folder / f"{decides}-{FORMAT}.sqlite"  # autograd launches from a thread of its own
         store = sqlite3.connect(file, timeout=30, isolation_level=None, check_same_thread=False)
         store.execute("pragma journal_mode=wal")
         store.execute("pragma synchronous=off")
         for table in (
-            "objects (number integer primary key, code blob)",
+            "objects (number integer primary key, code blob, accesses text)",
             "functions (name text primary key, object integer) without rowid",
             "programs (name text primary key, listing text) without rowid",
         ):
@@ -180,21 +183,14 @@ _objects: set[int] = set()
 
 def provide(names: Collection[str], texts: Mapping[str, str]) -> bool:
     """Have these functions in this process: what is neither kept nor among the texts is missing, which gives False."""
-    helpers = _helpers()
-    left = {helpers, *names} - _provided
-    for name in _fetched(left):
-        left.discard(name)
-    missing = left - {helpers} - texts.keys()
-    if missing:
-        return False
-    bodies: dict[str, str] = {}
-    for name in sorted(left):
-        if name == helpers:
-            _compile([name], runtime.module().replace(RUN, "") + _stops(), simplify=True)
-        elif texts[name].startswith(SIMPLIFY):
-            _compile([name], texts[name].replace(TITLE, name), simplify=True)
-        else:
-            bodies[name] = texts[name]
+    _provide_helper("core")
+    _fetch(set(names) - _provided)
+    left = set(names) - _provided
+    bodies = {name: texts[name] for name in sorted(left & texts.keys())}
+    for access in ACCESS.findall("\n".join(bodies.values())):
+        _provide_helper(access)
+    for name in [name for name, text in bodies.items() if text.startswith(SIMPLIFY)]:
+        _compile([name], bodies.pop(name).replace(TITLE, name), simplify=True)
     if bodies:
         declared: dict[str, None] = {}
         parts = []
@@ -205,25 +201,35 @@ def provide(names: Collection[str], texts: Mapping[str, str]) -> bool:
             parts.append("\n".join(lines[count:]).replace(TITLE, name))
         _compile(list(bodies), "\n".join([*declared, *parts]))
     _engine().finalize_object()
-    return True
+    return left <= texts.keys()
 
 
-def _fetched(names: Collection[str]) -> list[str]:
-    """Those of these functions that are kept, which are loaded."""
-    store, found = _store(), []
-    if not store:
-        return []
-    listed = list(names)
+def _provide_helper(name: str) -> None:
+    """Have "core", or a kind of access: MCJIT wants what an object calls before it."""
+    kept = f"{name} {_sources()}"
+    if kept not in _provided:
+        _fetch([kept])
+    if kept not in _provided:
+        text = runtime.module().replace(RUN, "") + _stops() if name == "core" else runtime.access(name)
+        _compile([kept], text, simplify=True)
+
+
+def _fetch(names: Collection[str]) -> None:
+    """Load those of these functions that are kept."""
+    if not (store := _store()):
+        return
+    listed, found = list(names), set[int]()
     for start in range(0, len(listed), 500):
         part = listed[start : start + 500]
         marks = ",".join("?" * len(part))
-        found += store.execute(f"select name, object from functions where name in ({marks})", part).fetchall()
-    for number in sorted({number for _, number in found} - _objects):
-        (code,) = store.execute("select code from objects where number = ?", (number,)).fetchone()
+        found.update(one for (one,) in store.execute(f"select object from functions where name in ({marks})", part))
+    for number in sorted(found - _objects):
+        code, accesses = store.execute("select code, accesses from objects where number = ?", (number,)).fetchone()
+        for access in accesses.split():
+            _provide_helper(access)
         _load(code)
         _objects.add(number)
         _provided.update(name for (name,) in store.execute("select name from functions where object = ?", (number,)))
-    return [name for name, _ in found]
 
 
 def _compile(names: Sequence[str], text: str, simplify: bool = False) -> None:
@@ -233,7 +239,8 @@ def _compile(names: Sequence[str], text: str, simplify: bool = False) -> None:
     if store := _store():
         with contextlib.suppress(sqlite3.Error):
             store.execute("begin immediate")
-            number = store.execute("insert into objects (code) values (?)", (code,)).lastrowid
+            accesses = " ".join(ACCESS.findall(text))
+            number = store.execute("insert into objects (code, accesses) values (?, ?)", (code, accesses)).lastrowid
             store.executemany("insert or ignore into functions values (?, ?)", [(name, number) for name in names])
             store.execute("commit")
             _objects.add(int(number or 0))

@@ -18,6 +18,7 @@ from .layout import (
     COUNT,
     ISSUED,
     LANES_ON,
+    NOWHERE,
     PARAMETERS,
     RECORD,
     SCC,
@@ -303,17 +304,18 @@ class _Function(Body):
 
     def _access(self, accesses: list[Any]) -> None:
         """Accesses, if all of them can be made here."""
+        steps = {}
         for access in accesses:
             addresses, _ = self.datas[access.number]
             going, kind = f"reached{self._count}", "local" if access.local else "memory"
             given = f"ptr %context, ptr %rec, ptr {addresses}, i64 {self.value(access.mask, False)}, i64 {access.size}"
-            inside = self.put(f"call i1 @reach_{kind}({given})")
-            self.do(f"br i1 {inside}, label %{going}, label %ask")
+            step = steps[access.number] = self.put(f"call i64 @reach_{kind}({given})")
+            self.do(f"br i1 {self.put(f'icmp eq i64 {step}, {NOWHERE}')}, label %ask, label %{going}")
             self.lines.append(f"{going}:")
-            self.declared.add(f"declare i1 @reach_{kind}(ptr, ptr, ptr, i64, i64)")
+            self.declared.add(f"declare i64 @reach_{kind}(ptr, ptr, ptr, i64, i64)")
         for access in accesses:
             addresses, data = self.datas[access.number]
             name = f"{access.what}_{'local' if access.local else 'memory'}_{access.size}"
             given = f"ptr %context, ptr %rec, ptr {addresses}, i64 {self.value(access.mask, False)}, ptr {data}"
-            self.do(f"call void @{name}({given}, i64 {int(self.queue == 'vm')})")
-            self.declared.add(f"declare void @{name}(ptr, ptr, ptr, i64, ptr, i64)")
+            self.do(f"call void @{name}({given}, i64 {int(self.queue == 'vm')}, i64 {steps[access.number]})")
+            self.declared.add(f"declare void @{name}(ptr, ptr, ptr, i64, ptr, i64, i64)")

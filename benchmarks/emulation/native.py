@@ -12,6 +12,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,21 @@ class Program:
     early: tuple[tuple[int, int], ...]
     unit: int
     direct: bool
+
+    @cached_property
+    def records(self) -> tuple[Any, Any, Any]:
+        """The words of all records and one after them; of those that are branches the numbers, and where they go."""
+        words = np.zeros((len(self.places) + 1, RECORD // 8), np.uint64)
+        for record, one in zip(words, self.compiled, strict=False):
+            record[FUNCTION // 8] = library.address(one.name)
+            record[PARAMETERS // 8 : PARAMETERS // 8 + len(one.parameters)] = one.parameters
+        words[-1, FUNCTION // 8] = library.address(UNKNOWN)
+        branches = {
+            number: self.index[one.target]
+            for number, one in enumerate(self.instructions)
+            if one and one.kind == "branch"
+        }
+        return words, np.array([*branches], np.intp), np.array([*branches.values()], np.uint64)
 
 
 _accesses = TracedAccesses()
@@ -273,15 +289,11 @@ class NativeMachine(Machine):
     # What native code reads.
 
     def _fill_records(self) -> None:
-        words = self._words = self._records.view(np.uint64).reshape(-1, RECORD // 8)
-        base = self._base = self._records.ctypes.data
-        here = self._program
-        for number, (instruction, one) in enumerate(zip(here.instructions, here.compiled, strict=True)):
-            words[number, FUNCTION // 8] = library.address(one.name)
-            words[number, PARAMETERS // 8 : PARAMETERS // 8 + len(one.parameters)] = one.parameters
-            if instruction and instruction.kind == "branch":
-                words[number, PARAMETERS // 8] = base + RECORD * here.index[instruction.target]
-        words[len(here.places), FUNCTION // 8] = library.address(UNKNOWN)
+        words, branches, targets = self._program.records
+        self._words = self._records.view(np.uint64).reshape(words.shape)
+        self._words[:] = words
+        self._base = self._records.ctypes.data
+        self._words[branches, PARAMETERS // 8] = RECORD * targets + np.uint64(self._base)
 
     def _context(self, waves: Waves) -> None:
         self._warps = len(waves)
@@ -289,14 +301,14 @@ class NativeMachine(Machine):
         used = np.flatnonzero(waves.s.any(1))
         scalars[:, used] = waves.s[used].T
         self._counters = np.zeros(len(runtime.COUNTER_NAMES), np.int64)
-        seen = np.zeros(self.accesses.lds_bytes + 16, np.int64)
-        keys = np.zeros(4 * runtime.SLOTS, np.int64)
+        seen = np.zeros((self.accesses.lds_bytes >> 2) + 4, np.int64)
+        patterns = np.zeros(runtime.PATTERN_BYTES * ((1 << runtime.SLOT_BITS) + 1), np.uint8)
         self._context_words = np.zeros(context.CONTEXT_BYTES // 8, np.uint64)
         held = {
             context.LDS_BYTES: self.accesses.lds_bytes,
             context.COUNTERS: self._counters.ctypes.data,
             context.SEEN: seen.ctypes.data,
-            context.KEYS: keys.ctypes.data,
+            context.PATTERNS: patterns.ctypes.data,
             context.STAMP: 1,
             context.ALL_LDS: self.accesses.lds.ctypes.data,
             context.WARPS: self._warps,
@@ -317,7 +329,7 @@ class NativeMachine(Machine):
             held[context.GROUP_IDS + 8 * axis] = next(places) if enabled else (1 << 64) - 1
         for place, value in held.items():
             self._context_words[place // 8] = value
-        self._kept = (seen, keys, scalars, lanes)
+        self._kept = (seen, patterns, scalars, lanes)
         self._tables, self._lines = [np.zeros((0, context.BUFFER_BYTES // 8), np.uint64)], []
         self._list_buffers()
 
@@ -333,7 +345,7 @@ class NativeMachine(Machine):
             if start in known:
                 continue
             count = (start + len(contents) - 1 >> 6) - (start >> 6) + 1
-            bits = [np.zeros(count // 8 + 9, np.uint8) for _ in runtime.WHATS]  # 8 of them are written at once
+            bits = np.zeros((len(runtime.WHATS), count // 8 + 9), np.uint8)  # 8 of them are written at once
             delta = contents.ctypes.data - start & (1 << 64) - 1
             table[len(self._lines)] = start, len(contents), delta, *(one.ctypes.data for one in bits)
             self._lines.append((start >> 6, count, bits))
@@ -466,18 +478,17 @@ class NativeMachine(Machine):
 
     def _counted(self) -> None:
         """What native code has counted, as the observer and the machine have it."""
-        found = self.observer._found
-        for number, instruction in enumerate(self._program.instructions):
-            times = int(self._words[number, COUNT // 8])
+        found, here = self.observer._found, self._program
+        counted = self._words[:-1, [COUNT // 8, LANES_ON // 8, SECOND // 8, CACHE // 8]].tolist()
+        for instruction, one, (times, on, second, third) in zip(here.instructions, here.compiled, counted, strict=True):
             if not instruction or not times:
                 continue
             self.executed[instruction.at] += times
             self.instructions.setdefault(instruction.at, instruction)
-            second, third = int(self._words[number, SECOND // 8]), int(self._words[number, CACHE // 8])
             if class_of(instruction.name) in VECTOR:
-                found.idle += times * LANES - int(self._words[number, LANES_ON // 8])
+                found.idle += times * LANES - on
             if instruction.kind == "branch" and instruction.name != "S_BRANCH":
-                if self._program.compiled[number].name != UNKNOWN:
+                if one.name != UNKNOWN:
                     found.branches += times
                     found.taken += second
                     found.divergent += third
@@ -488,21 +499,22 @@ class NativeMachine(Machine):
                 getattr(found, name)[what] += value
             else:
                 setattr(found, name, getattr(found, name) + value)
-        for number, what in enumerate(runtime.WHATS):
-            found.lines[what] = self._touched(number, self.observer._lines.pop(what, []))
+        found.lines.update(dict(zip(runtime.WHATS, self._touched().tolist(), strict=True)))
 
-    def _touched(self, what: int, asked: list[Any]) -> int:
-        """How many lines were touched by native code, which has their bits, or by the executor."""
-        touched, ends = 0, Counter[int]()
-        for first, count, several in self._lines:
-            bits = several[what]
-            for lines in asked:
-                here = lines[(lines >= first) & (lines < first + count)] - first
-                np.bitwise_or.at(bits, here >> 3, (1 << (here & 7)).astype(np.uint8))
-            touched += int(np.bitwise_count(bits).sum(dtype=np.int64))
-            for place in {0, count - 1}:  # which may be another buffer's, too
-                ends[first + place] += int(bits[place >> 3] >> (place & 7) & 1)
-        return touched - sum(times - 1 for times in ends.values() if times > 1)
+    def _touched(self) -> Any:
+        """How many lines were touched, for each of WHATS, by native code, which has their bits, or by the executor."""
+        for number, what in enumerate(runtime.WHATS):
+            for lines in self.observer._lines.pop(what, []):
+                for first, count, bits in self._lines:
+                    here = lines[(lines >= first) & (lines < first + count)] - first
+                    np.bitwise_or.at(bits[number], here >> 3, (1 << (here & 7)).astype(np.uint8))
+        touched = sum(np.bitwise_count(bits).sum(1, dtype=np.int64) for *_, bits in self._lines)
+        ends = Counter(first + place for first, count, _ in self._lines for place in {0, count - 1})
+        for line in (line for line, times in ends.items() if times > 1):  # of several buffers
+            places = [(bits, line - first) for first, count, bits in self._lines if first <= line < first + count]
+            held = sum((bits[:, place >> 3] >> (place & 7) & 1).astype(np.int64) for bits, place in places)
+            touched -= np.maximum(held - 1, 0)
+        return touched
 
 
 def _sample(count: int) -> list[int]:

@@ -19,6 +19,9 @@ ALL = (1 << 32) - 1
 PART = 16
 """Lanes next to each other that are moved together, and notes that are compared together."""
 
+UNROLLED = 8
+"""Lanes of all that are moved in a step of a loop."""
+
 
 def _notes(c: Code) -> tuple[Any, Any, Any]:
     """Where a workgroup's notes begin of the last stores, of loads, and of loads before those by another wave."""
@@ -61,7 +64,7 @@ def race(made: Any) -> Any:
     note, me, notes = _note(c, queue), c.field(context, NOW), _notes(c)
 
     def check(before: Any, place: Any) -> None:
-        first = c.b.icmp_unsigned("==", c.field(context, RACE), c.const(0))
+        first = c.is_zero(c.field(context, RACE))
         with c.b.if_then(c.b.and_(_is_late(c, before), first)):
             for offset, value in enumerate((c.const(1), before, note, place, c.field(context, AT_GROUP))):
                 c.put(context, RACE + 8 * offset, value)
@@ -75,11 +78,11 @@ def race(made: Any) -> Any:
             unit = c.b.add(first, step)
             stores, loads, others = (c.element(base, unit) for base in notes)
             place, changes = c.b.shl(unit, shift), c.b.and_(c.b.lshr(differs, lane), c.const(1))
-            with c.b.if_then(c.b.icmp_unsigned("!=", changes, c.const(0))):
+            with c.b.if_then(c.is_set(changes)):
                 check(c.get(stores), place)
-            with c.b.if_else(c.b.icmp_unsigned("!=", writes, c.const(0))) as (then, otherwise):
+            with c.b.if_else(c.is_set(writes)) as (then, otherwise):
                 with then:
-                    with c.b.if_then(c.b.icmp_unsigned("!=", changes, c.const(0))):
+                    with c.b.if_then(c.is_set(changes)):
                         check(c.get(loads), place)
                         check(c.get(others), place)
                     c.b.store(note, stores)
@@ -91,84 +94,65 @@ def race(made: Any) -> Any:
     return c.function
 
 
-def _order(made: Any, what: str, size: int, shift: int) -> Any:
-    """What "race" does with lanes of an aligned access before which all is complete; the other lanes.
+def order(made: Any, what: str) -> Any:
+    """Note an access to runs of places before which all is complete; 1 if something may not be, and "race" has to look.
 
-    Places that one instruction has accessed have the same note: it is looked at once, and then compared.  even: whether
-    each lane's bytes come after those of the one before it.
+    runs: of each the first place, from `base` on, in bits from 16 on, and how many in those below.  Places that one
+    instruction has accessed have the same note: it is looked at once, and then compared.
     """
-    c = Code(made, f"order_{what}_{size}_{shift}", "i", "pppiii")
-    context, _, addresses, mask, queue, even = c.args
-    note, me, notes = _note(c, queue), c.field(context, NOW), _notes(c)
-    left, complete = c.var(0), [c.var(0) for _ in notes]
-    together = 1 << (max(1, PART // (size >> shift)).bit_length() - 1)
-    with c.b.if_else(c.b.icmp_unsigned("!=", even, c.const(0))) as (then, otherwise):
-        with then, c.repeat(LANES // together) as part:
-            address = c.b.add(c.get(addresses), c.b.mul(part, c.const(together * size)))
-            lanes = c.b.shl(c.const((1 << together) - 1), c.b.mul(part, c.const(together)))
-            _noted(c, what, address, shift, together * size >> shift, note, me, notes, complete, left, lanes)
-        with otherwise, c.lanes(mask) as lane:
-            lanes, address = c.b.shl(c.const(1), lane), c.get(c.element(addresses, lane))
-            _noted(c, what, address, shift, size >> shift, note, me, notes, complete, left, lanes)
-    c.b.ret(c.get(left))
+    c = Code(made, f"order_{what}", "i", "pppiii")
+    context, record, runs, count, base, queue = c.args
+    note, notes, kind = _note(c, queue), _notes(c), c.ir.VectorType(c.i64, PART)
+    mine, every = (c.splat(one, count=PART) for one in (c.b.shl(c.field(context, NOW), c.const(56)), note))
+    late, looked_at, unlike = c.var(0), [c.var(0) for _ in notes], c.var(0)
+    with c.repeat(count) as number:
+        run = c.get(c.element(runs, number))
+        begin, length = c.b.add(base, c.b.ashr(run, c.const(16))), c.b.and_(run, c.const(0xFFFF))
+        with c.repeat(c.b.lshr(c.b.add(length, c.const(PART - 1)), c.const(4))) as part:
+            done = c.b.shl(part, c.const(4))
+            some = c.first(c.b.sub(length, done), PART)
+            stores, loads, others = at = [c.element(noted, c.b.add(begin, done)) for noted in notes]
+            for noted, last in zip(at if what == "store" else [stores], looked_at, strict=False):
+                before = c.load_some(noted, kind, some)
+                another = c.b.icmp_unsigned("!=", before, c.splat(c.get(last), count=PART))
+                c.b.store(c.b.zext(c.b.bitcast(c.b.and_(another, some), _bits(c)), c.i64), unlike)
+                with c.while_(lambda: c.is_set(c.get(unlike))):
+                    one = c.get(c.element(noted, c.b.cttz(c.get(unlike), c.ir.Constant(c.i1, 1))))
+                    c.b.store(one, last)
+                    c.b.store(c.b.or_(c.get(late), c.b.zext(_is_late(c, one), c.i64)), late)
+                    differ = c.b.icmp_unsigned("!=", before, c.splat(one, count=PART))
+                    c.b.store(c.b.and_(c.get(unlike), c.b.zext(c.b.bitcast(differ, _bits(c)), c.i64)), unlike)
+            c.returned_if(c.is_set(c.get(late)), c.const(1))
+            if what == "load":
+                before = c.load_some(loads, kind, some)
+                of_another = c.b.icmp_unsigned(">", c.b.xor(before, mine), c.ir.Constant(kind, [(1 << 56) - 1] * PART))
+                c.store_some(before, others, c.b.and_(of_another, some))
+            c.store_some(every, stores if what == "store" else loads, some)
+    c.b.ret(c.const(0))
     return c.function
 
 
-def _noted(
-    c: Code, what: str, address: Any, shift: int, count: int, note: Any, me: Any, notes: Any, complete: Any, left: Any,
-    lanes: Any,
-) -> None:  # fmt: skip
-    """Note an access to `count` places from an address on if all before it is complete; else its lanes are left.
-
-    complete: the last note of stores, loads and loads of others that is known to be.
-    """
-    many = c.ir.VectorType(c.i64, count)
-    every, mine = c.splat(note, count=count), c.splat(c.b.shl(me, c.const(56)), count=count)
-    at = [c.element(base, c.b.lshr(address, c.const(shift))) for base in notes]
-    stores, loads, others = at
-    late = c.var(0)
-    c.b.store(c.b.and_(address, c.const((1 << shift) - 1)), late)
-    for noted, fine in zip(at if what == "store" else [stores], complete, strict=False):
-        before = c.b.load(noted, typ=many, align=8)
-        unlike = c.reduced("or", c.b.xor(before, c.splat(c.get(fine), count=count)))
-        with c.b.if_then(c.b.icmp_unsigned("!=", unlike, c.const(0))):
-            for place in range(count):
-                one = c.b.extract_element(before, c.const(place))
-                c.b.store(c.b.or_(c.get(late), c.b.zext(_is_late(c, one), c.i64)), late)
-                c.b.store(one, fine)
-    with c.b.if_else(c.b.icmp_unsigned("!=", c.get(late), c.const(0))) as (then, otherwise):
-        with then:
-            for fine in complete:
-                c.b.store(c.const(0), fine)
-            c.b.store(c.b.or_(c.get(left), lanes), left)
-        with otherwise:
-            if what == "load":
-                before = c.b.load(loads, typ=many, align=8)
-                unlike = c.b.lshr(c.b.xor(before, mine), c.ir.Constant(many, [56] * count))
-                with c.b.if_then(c.b.icmp_unsigned("!=", c.reduced("or", unlike), c.const(0))):
-                    another = c.b.icmp_unsigned("!=", unlike, c.ir.Constant(many, [0] * count))
-                    c.b.store(c.b.select(another, before, c.b.load(others, typ=many, align=8)), others, align=8)
-            c.b.store(every, stores if what == "store" else loads, align=8)
+def _bits(c: Code) -> Any:
+    """The type of the flags of a part."""
+    return c.ir.IntType(PART)
 
 
-def watch(c: Code, what: str, size: int, race: Any, delta: Any, even: Any) -> None:
-    """The order of an access to the LDS, which is about to be made; even: as of "order"."""
-    context, record, addresses, mask, data, queue = c.args
+def own_limit(c: Code, queue: Any) -> None:
+    """Set what is complete to the wave that runs of what it has loaded from memory to the LDS: an access counted by
+    vmcnt comes after all of it, others after what has been waited for."""
+    context = c.args[0]
     mine = c.at(c.field(context, BLOCKS, c.pointer), c.b.mul(c.field(context, NOW), c.const(WAVE_BYTES)))
     full, waited = c.b.sub(c.field(mine, ISSUED + 8), c.const(MOST["vm"])), c.field(mine, WAITED + 8)
-    landed = c.b.select(c.b.icmp_signed(">", full, waited), full, waited)
-    local = c.b.icmp_unsigned("==", queue, c.const(0))
     own = c.b.add(c.b.shl(c.field(context, NOW), c.const(4)), c.const(LIMITS + 8))
-    c.put(context, own, c.b.select(local, landed, c.const(ALL)))
-    left = c.var(mask)
-    for shift in (one for one in range(3) if size >> one):
-        with c.b.if_then(c.b.icmp_unsigned("==", c.field(context, UNIT), c.const(shift))):
-            order = _order(c.b.module, what, size, shift)
-            c.b.store(c.b.call(order, [context, record, addresses, mask, queue, c.b.zext(even, c.i64)]), left)
-    with c.b.if_then(c.b.icmp_unsigned("!=", c.get(left), c.const(0))):
-        how = c.b.add(c.b.shl(queue, c.const(1)), c.const(int(what == "store")))
-        differs = c.get(left) if what == "load" else _changed(c, size, c.get(left), delta)
-        c.b.call(race, [context, record, addresses, c.get(left), c.const(size), how, differs])
+    c.put(context, own, c.b.select(c.is_zero(queue), c.larger(full, waited), c.const(ALL)))
+
+
+def look(c: Code, what: str, size: int, race: Any, delta: Any) -> None:
+    """The order of an access to the LDS, which is about to be made, lane by lane."""
+    context, record, addresses, mask, _, queue, _ = c.args
+    how = c.b.add(c.b.shl(queue, c.const(1)), c.const(int(what == "store")))
+    differs = mask if what == "load" else _changed(c, size, mask, delta)
+    c.b.call(race, [context, record, addresses, mask, c.const(size), how, differs])
 
 
 def _changed(c: Code, size: int, left: Any, delta: Any) -> Any:
@@ -197,9 +181,10 @@ def _changed(c: Code, size: int, left: Any, delta: Any) -> Any:
 
 def move(c: Code, what: str, size: int, delta: Any) -> None:
     """An access by lanes, whose function has the context, the record, addresses, mask and data as its arguments."""
-    _, _, addresses, mask, data, _ = c.args
+    _, _, addresses, mask, data, *_ = c.args
     part = c.ir.IntType(8 * min(4, size))
-    with c.lanes(mask) as lane:
+
+    def one(lane: Any) -> None:
         place = c.b.inttoptr(c.b.add(c.get(c.element(addresses, lane)), delta), c.pointer)
         for word in range(max(1, size // 4)):
             held, there = c.element(data, c.b.add(lane, c.const(LANES * word)), c.i32), c.at(place, 4 * word)
@@ -210,21 +195,30 @@ def move(c: Code, what: str, size: int, delta: Any) -> None:
                 value = c.b.load(held, typ=c.i32)
                 c.b.store(value if size >= 4 else c.b.trunc(value, part), there, align=1)
 
+    with c.b.if_else(c.b.icmp_signed("==", mask, c.const(-1))) as (then, otherwise):
+        with then, c.repeat(LANES // UNROLLED) as number:
+            for lane in range(UNROLLED):
+                one(c.b.add(c.b.mul(number, c.const(UNROLLED)), c.const(lane)))
+        with otherwise, c.lanes(mask) as lane:
+            one(lane)
+
 
 def move_together(c: Code, what: str, size: int, delta: Any) -> None:
-    """As `move`, of all lanes, each of which accesses the bytes after those of the one before it."""
-    _, _, addresses, _, data, _ = c.args
+    """As `move`, of the first lanes, each of which accesses the bytes after those of the one before it."""
+    _, _, addresses, mask, data, *_ = c.args
     start, words, word = c.b.inttoptr(c.b.add(c.get(addresses), delta), c.pointer), max(1, size // 4), c.i32
     part = c.ir.IntType(8 * min(4, size))
     many, some, twice = (c.ir.VectorType(*one) for one in ((part, PART * words), (word, PART), (word, 2 * PART)))
+    accessed = c.b.mul(c.b.ctpop(mask), c.const(words))
     with c.repeat(LANES // PART) as number:
         there = c.at(start, c.b.mul(number, c.const(PART * size)))
         held = [
             c.element(data, c.b.add(c.b.mul(number, c.const(PART)), c.const(LANES * each)), word)
             for each in range(words)
         ]
+        on = c.first(c.b.sub(accessed, c.b.mul(number, c.const(PART * words))), PART * words)
         if what == "load":
-            value = c.b.load(there, typ=many, align=1)
+            value = c.load_some(there, many, on)
             for each, into in enumerate(held):
                 places = c.ir.Constant(some, [*range(each, PART * words, words)])
                 one = c.b.shuffle_vector(value, value, places)
@@ -236,4 +230,4 @@ def move_together(c: Code, what: str, size: int, delta: Any) -> None:
                 values = [c.b.shuffle_vector(*pair, c.ir.Constant(twice, [*range(2 * PART)])) for pair in pairs]
             order = [each * PART + lane for lane in range(PART) for each in range(words)]
             value = c.b.shuffle_vector(values[0], values[-1], c.ir.Constant(c.ir.VectorType(word, len(order)), order))
-            c.b.store(value if size >= 4 else c.b.trunc(value, many), there, align=1)
+            c.store_some(value if size >= 4 else c.b.trunc(value, many), there, on)

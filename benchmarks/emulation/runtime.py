@@ -6,7 +6,6 @@ access them, and bytes of each; "reach" says whether all lie in one buffer, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from .code_builder import Code
@@ -26,18 +25,19 @@ from .context import (
     ENTRY,
     GROUP_IDS,
     IDS,
-    KEYS,
     LDS,
     LDS_BYTES,
     LIMITS,
     LINES,
     NOW,
+    PATTERNS,
     ROWS,
     SCALARS,
     SEEN,
     SHADOW,
     STAMP,
     START,
+    UNIT,
     V_BYTES,
     WARPS,
 )
@@ -52,6 +52,7 @@ from .layout import (
     END,
     ISSUED,
     KNOWN,
+    NOWHERE,
     RECORD,
     SCC,
     SECOND,
@@ -66,7 +67,7 @@ from .layout import (
 )
 from .layout import COUNT as TIMES
 from .programs import MOST
-from .races import ALL, PART, move, move_together, race, watch
+from .races import ALL, PART, look, move, move_together, order, own_limit, race
 from .waves import LANES
 
 WHATS = ("load", "store", "atomic")
@@ -76,35 +77,46 @@ COUNTER_NAMES = [
 ]  # fmt: skip
 """Of Counts, in the order of the context's counters."""
 
-SLOTS = 256
-"""Of a set of what an instruction has reached; twice as many as there can be."""
+LINE_SHIFT = 6
+"""Of an address, to the number of its line of memory."""
 
-SIZES = (1, 2, 4, 8, 12, 16)
+SLOT_BITS = 8
+"""Of the number of a pattern."""
 
-MARKED_AT_ONCE = 57
-"""Lines whose bits lie in 8 bytes, wherever the first one's is."""
+MASK, SHAPE, CYCLES, BASE, MANY, DISTINCT, PLACES, RUNS = range(8 * LANES, 8 * LANES + 8 * 8, 8)
+"""A pattern of lanes' addresses, which comes again and again at other places; first the lanes' addresses, counted from
+the start of the banks where the first one's lies; mask; "_shape"; what "cycles" gave; the number of the place where the
+start is; how many runs it has (races.order), addresses, and places in all; the runs."""
+
+PATTERN_BYTES = RUNS + 8 * LANES
+
+SPREAD = 0x9E3779B97F4A7C15 - (1 << 64)
+"""What a number is multiplied by for its slot."""
 
 
 def module() -> str:
-    """The text of all of them."""
+    """The text of what every launch needs."""
     from llvmlite import ir
 
     made = ir.Module()
-    functions: dict[str, Any] = {}
-    functions["stride"] = _stride(made)
-    _reach(made, functions["stride"])
+    _reach(made, _stride(made))
     _reach_scalar(made)
-    functions["insert"] = _insert(made)
-    functions["mark"] = _mark(made)
-    functions["count"] = _count_memory(made, functions)
-    functions["cycles"] = _cycles(made)
-    functions["race"] = race(made)
-    for size in SIZES:
-        for what in ("load", "store"):
-            _transfer(made, functions, what, size, False)
-            _transfer(made, functions, what, size, True)
+    pattern = _pattern(made)
+    _count_memory(made, pattern, _mark(made))
+    _count_local(made, pattern, _cycles(made), [order(made, what) for what in ("store", "load")])
+    race(made)
     _begin(made)
     _run_group(made)
+    return str(made)
+
+
+def access(name: str) -> str:
+    """The text of one kind of access: "load_memory_4", of 4 bytes by each lane."""
+    from llvmlite import ir
+
+    made = ir.Module()
+    what, where, size = name.split("_")
+    _transfer(made, what, int(size), where == "local")
     return str(made)
 
 
@@ -114,7 +126,7 @@ def _stride(made: Any) -> Any:
     c = Code(made, "stride", "i", "pi")
     addresses, mask = c.args
     none, part, count = c.const(-1), c.ir.VectorType(c.i64, PART), c.b.ctpop(mask)
-    c.returned_if(c.b.icmp_unsigned("!=", c.b.and_(mask, c.b.add(mask, c.const(1))), c.const(0)), none)
+    c.returned_if(c.is_set(c.b.and_(mask, c.b.add(mask, c.const(1)))), none)
     first = c.get(addresses)
     step = c.b.sub(c.field(addresses, 8), first)
     step = c.b.select(c.b.icmp_unsigned("==", mask, c.const(1)), c.const(0), step)
@@ -130,19 +142,19 @@ def _stride(made: Any) -> Any:
         on = c.b.icmp_signed("<", places, c.splat(c.b.sub(count, c.const(start)), count=PART))
         unlike = c.b.or_(unlike, c.b.select(on, c.b.xor(there, expected), c.ir.Constant(part, None)))
         expected = c.b.add(expected, following)
-    c.b.ret(c.b.select(c.b.icmp_unsigned("==", c.reduced("or", unlike), c.const(0)), step, none))
+    c.b.ret(c.b.select(c.is_zero(c.reduced("or", unlike)), step, none))
     return c.function
 
 
 def _reach(made: Any, stride: Any) -> None:
     for local in (False, True):
-        c = Code(made, f"reach_{'local' if local else 'memory'}", "b", "pppii")
+        c = Code(made, f"reach_{'local' if local else 'memory'}", "i", "pppii")
         context, record, addresses, mask, size = c.args
-        yes, no = c.ir.Constant(c.i1, 1), c.ir.Constant(c.i1, 0)
-        c.returned_if(c.b.icmp_unsigned("==", mask, c.const(0)), yes)
+        c.returned_if(c.is_zero(mask), c.const(-1))
         last = c.get(c.element(addresses, c.b.sub(c.b.ctpop(mask), c.const(1))))
-        ends = c.var(c.get(c.element(addresses, c.b.cttz(mask, no)))), c.var(last)
-        with c.b.if_then(c.b.icmp_signed("<", c.b.call(stride, [addresses, mask]), c.const(0))):
+        ends = c.var(c.get(c.element(addresses, c.b.cttz(mask, c.ir.Constant(c.i1, 0))))), c.var(last)
+        step = c.b.call(stride, [addresses, mask])
+        with c.b.if_then(c.b.icmp_signed("<", step, c.const(0))):
             every, flags = c.vector(addresses), c.flags(mask)
             for end, what, beyond in zip(ends, ("smin", "smax"), ((1 << 63) - 1, -1 << 63), strict=True):
                 c.b.store(c.reduced(what, c.b.select(flags, every, c.splat(c.const(beyond)))), end)
@@ -154,9 +166,9 @@ def _reach(made: Any, stride: Any) -> None:
             return c.b.and_(c.b.icmp_signed(">=", low, start), within)
 
         if local:
-            c.b.ret(fits(c.const(0), c.field(context, LDS_BYTES)))
+            c.b.ret(c.b.select(fits(c.const(0), c.field(context, LDS_BYTES)), step, c.const(NOWHERE)))
             continue
-        c.returned_if(fits(c.field(record, CACHE), c.field(record, CACHE + 8)), yes)
+        c.returned_if(fits(c.field(record, CACHE), c.field(record, CACHE + 8)), step)
         buffers = c.field(context, BUFFERS, c.pointer)
         with c.repeat(c.field(context, COUNT)) as index:
             buffer = c.at(buffers, c.b.mul(index, c.const(BUFFER_BYTES)))
@@ -165,8 +177,8 @@ def _reach(made: Any, stride: Any) -> None:
                 c.put(record, CACHE, start)
                 c.put(record, CACHE + 8, length)
                 c.put(record, CACHE + 16, buffer)
-                c.b.ret(yes)
-        c.b.ret(no)
+                c.b.ret(step)
+        c.b.ret(c.const(NOWHERE))
 
 
 def _reach_scalar(made: Any) -> None:
@@ -183,26 +195,8 @@ def _reach_scalar(made: Any) -> None:
     c.b.ret(c.ir.Constant(c.pointer, None))
 
 
-def _insert(made: Any) -> Any:
-    """Put a number into a set; whether it was not there: 1 or 0.  A set is SLOTS pairs of a number and a stamp."""
-    c = Code(made, "insert", "i", "pii")
-    table, key, stamp = c.args
-    spread = c.b.lshr(c.b.mul(key, c.const(0x9E3779B97F4A7C15 - (1 << 64))), c.const(56))
-    slot = c.var(spread)
-    with c.while_(
-        lambda: c.b.icmp_unsigned("==", c.field(table, c.b.add(c.b.shl(c.get(slot), c.const(4)), c.const(8))), stamp)
-    ):
-        c.returned_if(c.b.icmp_unsigned("==", c.field(table, c.b.shl(c.get(slot), c.const(4))), key), c.const(0))
-        c.b.store(c.b.and_(c.b.add(c.get(slot), c.const(1)), c.const(SLOTS - 1)), slot)
-    place = c.b.shl(c.get(slot), c.const(4))
-    c.put(table, place, key)
-    c.put(table, c.b.add(place, c.const(8)), stamp)
-    c.b.ret(c.const(1))
-    return c.function
-
-
 def _mark(made: Any) -> Any:
-    """Set the bits of some lines, at most MARKED_AT_ONCE of them."""
+    """Set the bits of some lines, whose bits lie in 8 bytes, wherever the first one's is."""
     c = Code(made, "mark", "v", "pii")
     bits, line, count = c.args
     place = c.at(bits, c.b.lshr(line, c.const(3)))
@@ -217,67 +211,33 @@ def _counter(name: str, what: str) -> int:
     return 8 * COUNTER_NAMES.index((name, what))
 
 
-def _count_memory(made: Any, functions: dict[str, Any]) -> Any:
+def _count_memory(made: Any, pattern: Any, mark: Any) -> None:
     """Observer.memory; what: 8 times the place of what is done among WHATS; the last argument is as of "stride"."""
     c = Code(made, "count_memory", "v", "pppiiii")
     context, record, addresses, mask, size, what, stride = c.args
-    counters = c.field(context, COUNTERS, c.pointer)
+    counters, buffer = c.field(context, COUNTERS, c.pointer), c.field(record, CACHE + 16, c.pointer)
+    bits = c.field(buffer, c.b.add(what, c.const(LINES)), c.pointer)
+    first_line = c.b.lshr(c.field(buffer, START), c.const(LINE_SHIFT))
+    no_line_left_out = c.b.icmp_unsigned("<=", stride, c.const(1 << LINE_SHIFT))
+    step = c.b.select(no_line_left_out, stride, c.const(-1))
+    entry = c.b.call(pattern, [context, record, addresses, mask, _shape(c, size, LINE_SHIFT, 0), step])
+    base = c.b.sub(c.field(entry, BASE), first_line)
+    with c.repeat(c.field(entry, MANY)) as number:
+        run = c.get(c.element(c.at(entry, RUNS), number))
+        begin, length = c.b.add(base, c.b.ashr(run, c.const(16))), c.b.and_(run, c.const(0xFFFF))
+        with c.repeat(c.b.lshr(c.b.add(length, c.const(31)), c.const(5))) as part:
+            done = c.b.shl(part, c.const(5))
+            left = c.b.sub(length, done)
+            some = c.b.select(c.b.icmp_unsigned("<", left, c.const(32)), left, c.const(32))
+            c.b.call(mark, [bits, c.b.add(begin, done), some])
     c.add(counters, what, c.b.mul(size, c.b.ctpop(mask)))
-    buffer = c.field(record, CACHE + 16, c.pointer)
-    bits, first_line = (
-        c.field(buffer, c.b.add(what, c.const(LINES)), c.pointer),
-        c.b.lshr(c.field(buffer, START), c.const(6)),
-    )
-    with c.b.if_then(c.b.icmp_unsigned("<=", stride, c.const(64))):  # they leave out no line
-        first = c.get(addresses)
-        count = c.b.ctpop(mask)
-        line, last = c.b.lshr(first, c.const(6)), c.get(c.element(addresses, c.b.sub(count, c.const(1))))
-        many = c.b.sub(c.b.lshr(c.b.add(last, c.b.sub(size, c.const(1))), c.const(6)), c.b.sub(line, c.const(1)))
-        with c.repeat(c.b.udiv(c.b.add(many, c.const(MARKED_AT_ONCE - 1)), c.const(MARKED_AT_ONCE))) as part:
-            begun = c.b.mul(part, c.const(MARKED_AT_ONCE))
-            left = c.b.sub(many, begun)
-            some = c.b.select(c.b.icmp_unsigned("<", left, c.const(MARKED_AT_ONCE)), left, c.const(MARKED_AT_ONCE))
-            c.b.call(functions["mark"], [bits, c.b.add(c.b.sub(line, first_line), begun), some])
-        apart = c.b.icmp_unsigned("!=", stride, c.const(0))
-        lanes = c.b.select(apart, count, c.const(1))
-        c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), c.b.mul(size, lanes))
-        c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), many)
-        c.b.ret_void()
-    touched, requests, last_address, last_line = (c.var(0) for _ in range(4))
-    ascends = c.var(1)
-
-    def scan(further: str, fresh: Callable[[int, Any], Any]) -> None:
-        """Count addresses and lines; further: how one differs from the last; fresh: whether it is new, by its table."""
-        for one in (touched, requests, last_address, last_line):
-            c.b.store(c.const(0), one)
-        with c.lanes(mask) as lane:
-            address = c.get(c.element(addresses, lane))
-            with c.b.if_then(c.b.icmp_unsigned("<", address, c.get(last_address))):
-                c.b.store(c.const(0), ascends)
-            with c.b.if_then(c.b.icmp_unsigned("!=", address, c.get(last_address))):
-                c.bump(touched, fresh(0, address))
-                c.b.store(address, last_address)
-                for beyond in (c.const(0), c.b.sub(size, c.const(1))):
-                    line = c.b.lshr(c.b.add(address, beyond), c.const(6))
-                    with c.b.if_then(c.b.icmp_unsigned(further, line, c.get(last_line))):
-                        c.bump(requests, fresh(1, line))
-                        c.b.call(functions["mark"], [bits, c.b.sub(line, first_line), c.const(1)])
-                        c.b.store(line, last_line)
-
-    scan(">", lambda table, key: 1)
-    with c.b.if_then(c.b.icmp_unsigned("==", c.get(ascends), c.const(0))):  # equal ones need not be neighbours
-        stamp = c.b.add(c.field(context, STAMP), c.const(1))
-        c.put(context, STAMP, stamp)
-        tables = c.field(context, KEYS, c.pointer)
-        scan("!=", lambda table, key: c.b.call(functions["insert"], [c.at(tables, 16 * SLOTS * table), key, stamp]))
-    c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), c.b.mul(size, c.get(touched)))
-    c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), c.get(requests))
+    c.add(counters, c.b.add(what, c.const(8 * len(WHATS))), c.b.mul(size, c.field(entry, DISTINCT)))
+    c.add(counters, c.b.add(what, c.const(16 * len(WHATS))), c.field(entry, PLACES))
     c.b.ret_void()
-    return c.function
 
 
 def _cycles(made: Any) -> Any:
-    """Cycles of an access to the LDS, pass by pass: of the fullest bank of each."""
+    """Passes of an access to the LDS, and, in bits from 32 on, their cycles: those of the fullest bank of each."""
     from llvmlite import ir
 
     c = Code(made, "cycles", "i", "ppiii")
@@ -288,16 +248,9 @@ def _cycles(made: Any) -> Any:
     lanes_in_order = c.element(order, c.b.mul(turned, c.const(LANES)))
     words = c.b.lshr(c.b.add(size, c.const(3)), c.const(2))
     together = c.b.udiv(c.const(BANKS), c.b.select(c.b.icmp_unsigned("==", words, c.const(3)), c.const(4), words))
-    wide = c.b.or_(c.b.icmp_unsigned("==", size, c.const(8)), c.b.icmp_unsigned("==", size, c.const(16)))
-    every = c.b.select(c.flags(mask), c.vector(addresses), c.splat(c.const(0)))
-    low = c.b.and_(c.reduced("or", every), c.b.sub(size, c.const(1)))
-    grouped = c.b.and_(wide, c.b.icmp_unsigned("==", low, c.const(0)))
-    shift = c.b.cttz(c.b.select(grouped, size, c.const(BANK_BYTES)), ir.Constant(c.i1, 1))
-    words = c.b.select(grouped, c.const(1), words)
-    banks = c.b.lshr(c.const(BANKS * BANK_BYTES), shift)
     with c.b.goto_entry_block():
         filled = c.b.alloca(c.i64, BANKS * 2)
-    seen, cycles = c.field(context, SEEN, c.pointer), c.var(0)
+    seen, passes = c.field(context, SEEN, c.pointer), c.var(0)
     with c.repeat(BANKS) as bank:
         c.b.store(c.const(0), c.element(filled, c.b.shl(bank, c.const(1))))
     with c.repeat(c.b.udiv(c.const(LANES), together)) as group:
@@ -308,14 +261,14 @@ def _cycles(made: Any) -> Any:
         with c.repeat(together) as place:
             lane = c.get(c.element(lanes_in_order, c.b.add(c.b.mul(group, together), place)))
             on = c.b.and_(c.b.lshr(mask, lane), c.const(1))
-            with c.b.if_then(c.b.icmp_unsigned("!=", on, c.const(0))):
-                first = c.b.lshr(c.get(c.element(addresses, lane)), shift)
+            with c.b.if_then(c.is_set(on)):
+                first = c.b.lshr(c.get(c.element(addresses, lane)), c.const(2))
                 with c.repeat(words) as word:
                     row = c.b.add(first, word)
                     mark = c.element(seen, row)
                     with c.b.if_then(c.b.icmp_unsigned("!=", c.get(mark), stamp)):
                         c.b.store(stamp, mark)
-                        bank = c.element(filled, c.b.shl(c.b.and_(row, c.b.sub(banks, c.const(1))), c.const(1)))
+                        bank = c.element(filled, c.b.shl(c.b.and_(row, c.const(BANKS - 1)), c.const(1)))
                         same = c.b.icmp_unsigned("==", c.get(bank), stamp)
                         times = c.element(bank, c.const(1))
                         now = c.b.add(c.b.select(same, c.get(times), c.const(0)), c.const(1))
@@ -323,77 +276,145 @@ def _cycles(made: Any) -> Any:
                         c.b.store(now, times)
                         most = c.get(fullest)
                         c.b.store(c.b.select(c.b.icmp_unsigned(">", now, most), now, most), fullest)
-        c.bump(cycles, c.get(fullest))
-    c.b.ret(c.get(cycles))
+        some = c.is_set(c.get(fullest))
+        c.bump(passes, c.b.or_(c.b.shl(c.get(fullest), c.const(32)), c.b.zext(some, c.i64)))
+    c.b.ret(c.get(passes))
     return c.function
 
 
-def _count_local(made: Any, functions: dict[str, Any], size: int, reads: bool) -> Any:
-    """Observer.local, counts.lds_cycles; the last argument is as of "stride"."""
-    c = Code(made, f"count_local_{size}_{int(reads)}", "v", "pppii")
-    context, record, addresses, mask, stride = c.args
-    turned, words = reads and size == 16, max(1, size // BANK_BYTES)
-    order, together = _READ_16.tolist() if turned else [*range(LANES)], BANKS // (words if words != 3 else 4)
-    groups = [order[start : start + together] for start in range(0, LANES, together)]
-    passes = c.const(0)
-    for lanes in groups:
-        some = c.b.icmp_unsigned("!=", c.b.and_(mask, c.const(sum(1 << lane for lane in lanes))), c.const(0))
-        passes = c.b.add(passes, c.b.zext(some, c.i64))
-    cycles = c.var(passes)
-    if turned:
-        aligned = c.b.icmp_unsigned("==", c.b.and_(c.get(addresses), c.const(size - 1)), c.const(0))
-        even = c.b.and_(aligned, c.b.icmp_unsigned("==", stride, c.const(size)))
-    else:
-        even = c.b.icmp_unsigned("==", c.b.and_(stride, c.const(-1 - size)), c.const(0))
-    with c.b.if_then(c.b.not_(even)), c.b.if_then(c.b.not_(_near(c, addresses, mask, groups, size))):
-        given = [context, addresses, mask, c.const(size), c.const(int(turned))]
-        c.b.store(c.b.call(functions["cycles"], given), cycles)
-        c.add(record, SECOND, c.b.sub(c.get(cycles), passes))
-    counted = {("bytes", "lds"): c.b.mul(c.const(size), c.b.ctpop(mask)), ("lds_passes", ""): passes}
-    for names, value in (counted | {("lds_cycles", ""): c.get(cycles)}).items():
-        c.add(c.field(context, COUNTERS, c.pointer), _counter(*names), value)
-    c.b.ret_void()
+def _shape(c: Code, size: Any, unit: Any, turned: Any) -> Any:
+    """Bytes of an access, its places as a shift of addresses, and whether it has the order of a read of 16 bytes."""
+    unit, turned = (c.const(one) if isinstance(one, int) else one for one in (unit, turned))
+    return c.b.or_(c.b.or_(c.b.shl(size, c.const(8)), c.b.shl(unit, c.const(1))), turned)
+
+
+def _pattern(made: Any) -> Any:
+    """The pattern of an access, as it is known from the last time or worked out; of one whose step is given (not -1),
+    which leaves out no place, there is one run."""
+    c = Code(made, "pattern", "p", "pppiii")
+    context, record, addresses, mask, shape, step = c.args
+    size, unit = c.b.lshr(shape, c.const(8)), c.b.and_(c.b.lshr(shape, c.const(1)), c.const(127))
+    patterns, ones = c.field(context, PATTERNS, c.pointer), c.b.ctpop(mask)
+
+    def ends(address: Any) -> tuple[Any, Any]:
+        """The first place and the one after the last."""
+        last = c.b.lshr(c.b.add(address, c.b.sub(size, c.const(1))), unit)
+        return c.b.lshr(address, unit), c.b.add(last, c.const(1))
+
+    def put(entry: Any, values: dict[int, Any]) -> None:
+        for place, value in values.items():
+            c.put(entry, place, c.const(value) if isinstance(value, int) else value)
+
+    with c.b.if_then(c.b.icmp_signed(">=", step, c.const(0))):
+        entry = c.at(patterns, PATTERN_BYTES << SLOT_BITS)
+        (begin, _), (_, end) = (ends(c.get(c.element(addresses, one))) for one in (0, c.b.sub(ones, c.const(1))))
+        many, distinct = c.b.sub(end, begin), c.b.select(c.is_zero(step), c.const(1), ones)
+        put(entry, {BASE: begin, MANY: 1, DISTINCT: distinct, PLACES: many, RUNS: many})
+        c.b.ret(entry)
+    leading = c.get(c.element(addresses, c.b.cttz(mask, c.ir.Constant(c.i1, 1))))
+    within = c.const(BANKS * BANK_BYTES - 1)
+    start, offset = (c.b.and_(leading, one) for one in (c.b.not_(within), within))
+    base, every = c.b.lshr(start, unit), c.ir.VectorType(c.i64, LANES)
+    apart = c.b.select(c.flags(mask), c.b.sub(c.vector(addresses), c.splat(start)), c.ir.Constant(every, [-1] * LANES))
+    mixed = c.b.mul(c.b.add(c.b.ptrtoint(record, c.i64), c.b.shl(offset, c.const(32))), c.const(SPREAD))
+    slot = c.b.lshr(mixed, c.const(64 - SLOT_BITS))
+    entry = c.at(patterns, c.b.mul(slot, c.const(PATTERN_BYTES)))
+    unlike = c.b.or_(c.b.xor(c.field(entry, MASK), mask), c.b.xor(c.field(entry, SHAPE), shape))
+    unlike = c.b.or_(unlike, c.reduced("or", c.b.xor(apart, c.vector(entry))))
+    c.put(entry, BASE, base)
+    c.returned_if(c.is_zero(unlike), entry)
+    c.b.store(apart, entry, align=8)
+    with c.b.goto_entry_block():
+        ordered = c.b.alloca(c.i64, LANES + 1)
+    c.b.store(c.const(-1), ordered)
+    count, many, distinct, places, begun, ended = (c.var(one) for one in (0, 0, 0, 0, 0, -1))
+    with c.lanes(mask) as lane:
+        address, slot = c.get(c.element(addresses, lane)), c.var(0)
+        c.b.store(c.get(count), slot)
+        with c.while_(lambda: c.b.icmp_signed(">", c.get(c.element(ordered, c.get(slot))), address)):
+            here = c.element(ordered, c.get(slot))
+            c.put(here, 8, c.get(here))
+            c.bump(slot, -1)
+        c.put(c.element(ordered, c.get(slot)), 8, address)
+        c.bump(count)
+    with c.repeat(ones) as number:
+        before = c.element(ordered, number)
+        address = c.field(before, 8)
+        c.bump(distinct, c.b.zext(c.b.icmp_unsigned("!=", address, c.get(before)), c.i64))
+        begin, end = ends(address)
+        goes_on = c.b.icmp_signed("<=", begin, c.get(ended))
+        c.bump(places, c.b.sub(end, c.b.select(goes_on, c.get(ended), begin)))
+        c.b.store(c.b.select(goes_on, c.get(begun), begin), begun)
+        c.bump(many, c.b.zext(c.b.not_(goes_on), c.i64))
+        c.b.store(end, ended)
+        run = c.b.or_(c.b.shl(c.b.sub(c.get(begun), base), c.const(16)), c.b.sub(end, c.get(begun)))
+        c.put(c.element(entry, c.get(many)), RUNS - 8, run)
+    known = {MASK: mask, SHAPE: shape, CYCLES: 0}
+    put(entry, known | {MANY: c.get(many), DISTINCT: c.get(distinct), PLACES: c.get(places)})
+    c.b.ret(entry)
     return c.function
 
 
-def _near(c: Code, addresses: Any, mask: Any, groups: list[list[int]], size: int) -> Any:
-    """Whether all lanes of a pass reach the same BANKS words, next to each other: no bank has two in any pass."""
-    narrow = c.b.trunc(c.vector(addresses), c.ir.VectorType(c.i32, LANES))
-    ends = []
-    for what, beyond in (("smin", (1 << 31) - 1), ("smax", -1 << 31)):
-        every = c.b.select(c.flags(mask), narrow, c.splat(c.ir.Constant(c.i32, beyond), c.i32))
-        kind = c.ir.VectorType(c.i32, len(groups[0]))
-        ends.append([
-            c.b.sext(c.reduced(what, c.b.shuffle_vector(every, every, c.ir.Constant(kind, lanes))), c.i64)
-            for lanes in groups
-        ])  # fmt: skip
-    near = c.ir.Constant(c.i1, 1)
-    for low, high in zip(*ends, strict=True):
-        first, last = (c.b.ashr(one, c.const(2)) for one in (low, c.b.add(high, c.const(size - 1))))
-        near = c.b.and_(near, c.b.icmp_signed("<", c.b.sub(last, first), c.const(BANKS)))
-    return near
+def _count_local(made: Any, pattern: Any, cycles: Any, orders: Any) -> None:
+    """Observer.local, counts.lds_cycles; whether something before the access may not be complete: 1, or 0.
 
-
-def _transfer(made: Any, functions: dict[str, Any], what: str, size: int, local: bool) -> None:
-    """Bytes of every lane into words [words, 64], or from there."""
-    c = Code(made, f"{what}_{'local' if local else 'memory'}_{size}", "v", "pppipi")
-    context, record, addresses, mask, data, queue = c.args
-    with c.b.if_then(c.b.icmp_unsigned("==", mask, c.const(0))):
-        c.b.ret_void()
-    stride = c.b.call(functions["stride"], [addresses, mask])
-    even = c.b.and_(c.b.icmp_unsigned("==", stride, c.const(size)), c.b.icmp_signed("==", mask, c.const(-1)))
-    given = [context, record, addresses, mask]
-    if local:
-        count = _count_local(c.b.module, functions, size, what == "load")
-        c.b.call(count, [*given, stride])
-        delta = c.field(context, LDS)
-        watched = c.b.icmp_unsigned("!=", c.field(context, SHADOW), c.const(0))
-        with c.b.if_then(watched):
-            watch(c, what, size, functions["race"], delta, even)
-    else:
-        c.b.call(functions["count"], [*given, c.const(size), c.const(8 * WHATS.index(what)), stride])
-        delta = c.field(c.field(record, CACHE + 16, c.pointer), DELTA)
+    how: 2 of an access that vmcnt counts, and 1 of a load; the last argument is as of "stride"."""
+    c = Code(made, "count_local", "i", "pppiiii")
+    context, record, addresses, mask, size, how, stride = c.args
+    reads, queue = c.b.and_(how, c.const(1)), c.b.lshr(how, c.const(1))
+    turned = c.b.and_(reads, c.b.zext(c.b.icmp_unsigned("==", size, c.const(16)), c.i64))
+    words = c.b.lshr(c.b.add(size, c.const(3)), c.const(2))
+    words = c.b.select(c.b.icmp_unsigned("==", words, c.const(3)), c.const(4), words)
+    aligned = c.is_zero(c.b.and_(c.get(addresses), c.b.sub(size, c.const(1))))
+    whole = c.b.and_(c.b.icmp_unsigned("==", stride, size), c.b.icmp_signed("==", mask, c.const(-1)))
+    near = c.is_zero(c.b.and_(stride, c.b.not_(size)))
+    even = c.b.select(c.is_set(turned), c.b.and_(aligned, whole), near)
+    shape, step = _shape(c, size, c.field(context, UNIT), turned), c.b.select(even, stride, c.const(-1))
+    entry = c.b.call(pattern, [context, record, addresses, mask, shape, step])
     with c.b.if_then(even):
+        passes = c.b.lshr(c.b.add(c.b.mul(c.b.ctpop(mask), words), c.const(BANKS - 1)), c.const(5))
+        c.put(entry, CYCLES, c.b.or_(passes, c.b.shl(passes, c.const(32))))
+    with c.b.if_then(c.is_zero(c.field(entry, CYCLES))):
+        c.put(entry, CYCLES, c.b.call(cycles, [context, addresses, mask, size, turned]))
+    both = c.field(entry, CYCLES)
+    passes, needed = c.b.and_(both, c.const((1 << 32) - 1)), c.b.lshr(both, c.const(32))
+    c.add(record, SECOND, c.b.sub(needed, passes))
+    counted = {("bytes", "lds"): c.b.mul(size, c.b.ctpop(mask)), ("lds_passes", ""): passes, ("lds_cycles", ""): needed}
+    for names, value in counted.items():
+        c.add(c.field(context, COUNTERS, c.pointer), _counter(*names), value)
+    c.returned_if(c.is_zero(c.field(context, SHADOW)), c.const(0))
+    own_limit(c, queue)
+    given = [context, record, c.at(entry, RUNS), c.field(entry, MANY), c.field(entry, BASE), queue]
+    with c.b.if_then(c.is_zero(reads)):
+        c.b.ret(c.b.call(orders[0], given))
+    c.b.ret(c.b.call(orders[1], given))
+
+
+def _transfer(made: Any, what: str, size: int, local: bool) -> None:
+    """Bytes of every lane into words [words, 64], or from there."""
+    from llvmlite import ir
+
+    c = Code(made, f"{what}_{'local' if local else 'memory'}_{size}", "v", "pppipii")
+    context, record, addresses, mask, _, queue, stride = c.args
+    with c.b.if_then(c.is_zero(mask)):
+        c.b.ret_void()
+
+    def elsewhere(name: str, result: Any, kinds: str) -> Any:
+        shape = ir.FunctionType(result, [{"p": c.pointer, "i": c.i64}[kind] for kind in kinds])
+        return ir.Function(made, shape, name)
+
+    given = [context, record, addresses, mask, c.const(size)]
+    if local:
+        delta = c.field(context, LDS)
+        how = c.b.add(c.b.shl(queue, c.const(1)), c.const(int(what == "load")))
+        late = c.b.call(elsewhere("count_local", c.i64, "pppiiii"), [*given, how, stride])
+        with c.b.if_then(c.is_set(late)):
+            look(c, what, size, elsewhere("race", ir.VoidType(), "pppiiii"), delta)
+    else:
+        count = elsewhere("count_memory", ir.VoidType(), "pppiiii")
+        c.b.call(count, [*given, c.const(8 * WHATS.index(what)), stride])
+        delta = c.field(c.field(record, CACHE + 16, c.pointer), DELTA)
+    with c.b.if_then(c.b.icmp_unsigned("==", stride, c.const(size))):
         move_together(c, what, size, delta)
         c.b.ret_void()
     move(c, what, size, delta)
@@ -484,10 +505,9 @@ def _run_group(made: Any) -> None:
                         for at, most in ((0, MOST["lgkm"]), (8, MOST["vm"])):  # a full counter holds accesses back
                             issued, waited = c.field(block, ISSUED + at), c.field(block, WAITED + at)
                             least = c.b.sub(issued, c.const(most))
-                            done = c.b.select(c.b.icmp_signed(">", waited, least), waited, least)
-                            c.put(block, ARRIVED + at, c.b.select(ended, issued, done))
+                            c.put(block, ARRIVED + at, c.b.select(ended, issued, c.larger(waited, least)))
             c.bump(wave)
-        c.returned_if(c.b.icmp_unsigned("!=", c.get(spent), c.const(0)), c.const(SPENT))
+        c.returned_if(c.is_set(c.get(spent)), c.const(SPENT))
         c.b.store(c.const(0), alive)
         with c.repeat(warps) as each:
             state = c.at(blocks, c.b.add(c.b.mul(each, c.const(WAVE_BYTES)), c.const(STATE)))
@@ -497,7 +517,7 @@ def _run_group(made: Any) -> None:
             c.bump(alive, c.b.zext(lives, c.i64))
             with c.b.if_then(lives):
                 c.b.store(c.const(READY), state)
-        c.returned_if(c.b.icmp_unsigned("==", c.get(alive), c.const(0)), c.const(DONE))
+        c.returned_if(c.is_zero(c.get(alive)), c.const(DONE))
     c.b.unreachable()
     _run_groups(made, c.function)
 
