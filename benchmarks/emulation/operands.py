@@ -175,16 +175,15 @@ def _pair(inst: Any, index: int, code: int, kind: str) -> Reader:
     """Both numbers of a packed operand, from halves or from two registers, each selected and negated by itself.
 
     A constant is fp16 in its lower half for operations on fp16; for those on integers it is 32 bits, of fp32 or an
-    integer, so that the upper half of 0.5 is 0x3F00 (LLVM's getInlineEncodingV216).
+    integer, so that the upper half of 0.5 is 0x3F00 (LLVM's getInlineEncodingV216). For pairs of 32 bits it is both
+    of them (COMGR's readPackedFloatSource).
     """
     high = inst.opsel if inst.op.name == "V_PK_MOV_B32" else inst.opsel_hi | inst.opsel_hi2 << 2
     fixed = 128 <= code < VECTOR
     parts = []
     for select, signs in ((inst.opsel >> index & 1, inst.neg), (high >> index & 1, inst.neg_hi)):
         if width(kind) == 32:
-            if select and fixed:
-                raise Unknown("the upper half of a constant")
-            read = bits(code + select, "b32")
+            read = bits(code if fixed else code + select, "b32")
         else:
             of_half = fixed and kind not in ("u16", "i16", "b16")
             read = _part(bits(code, "b16" if of_half else "b32"), select, 0, 16)

@@ -107,13 +107,18 @@ def test_a_load_to_the_lds_goes_where_m0_was_when_it_was_issued():
     assert not lds[:LANES].any()
 
 
-@pytest.mark.parametrize("name", ["V_PK_ADD_F16", "V_PK_MUL_F16"])
-def test_a_pair_of_which_one_is_too_large_is_not_guessed_where_it_would_be_limited(name):
-    inst = encoded("VOP3P", name, vdst=256 + 40, src0=256 + 10, src1=256 + 10, opsel_hi=3)
+def test_a_pair_of_which_one_is_too_large_is_not_guessed_where_it_would_be_limited():
+    inst = encoded("VOP3P", "V_PK_ADD_F16", vdst=256 + 40, src0=256 + 10, src1=256 + 10, opsel_hi=3)
     v = {10: 0x7BFF3C00}  # the largest number and 1
     assert run(inst, v).v[40, 0, 0] >> 16 == 0x7C00
     with pytest.raises(Unknown, match="an infinite fp16 result with FP16_OVFL set"):
         run(inst, v, {MODE: 0xF0 | 1 << OVERFLOW_BIT})
+
+
+def test_a_constant_is_both_numbers_of_a_pair_of_32_bits():
+    inst = encoded("VOP3P", "V_PK_MUL_F32", vdst=256 + 40, src0=256 + 10, src1=240, opsel_hi=3)
+    result = run(inst, {10: 0x40000000, 11: 0x40800000}).v[40:42, 0, 0]  # 2 and 4, by 0.5
+    assert result.view(np.float32).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(("name", "expected"), [("V_PK_SUB_U16", 0x0000_0004), ("V_PK_SUB_I16", 0xFFFE_0004)])
