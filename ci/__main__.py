@@ -72,6 +72,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "records import": ("records:import_", "Bring in what benchmark programs of others wrote."),
         "records export": ("records:export", "Records and derived units as Parquet, for any engine."),
         "records push": ("records:push", "Commit records and push them to a branch."),
+        "records rewrite": ("records:rewrite", "Write all records in the form of today, and what asv reads."),
     },
     "What workflows and their maintainers call": {
         "ci pools": ("pools", "The machines behind a label or a partition, and what runs there."),
@@ -89,7 +90,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 VERBS = {verb: found for group in GROUPS.values() for verb, found in group.items()}
 
 FORMERLY = {"record": "records add"} | {
-    verb.split()[1]: verb for verb in VERBS if " " in verb and verb.split()[1] not in ("list", "add")
+    verb.split()[1]: verb for verb in VERBS if " " in verb and verb.split()[1] not in ("list", "add", "rewrite")
 }
 """Verbs that once stood alone, and still may: their names of today."""
 

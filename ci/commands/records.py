@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from benchmarks.programs.reader import RATES, TIMES, Reader, ReaderError, Row, readers
+from benchmarks.trial_file import REGIMES
 from ci.commands.outcome import print_recorded
 from ci.git.command import pushed
 from ci.options import (
@@ -31,8 +32,9 @@ from ci.options import (
 from ci.records import derived as exported
 from ci.records import importing, store
 from ci.records.importing import IMPORTED
+from ci.records.ledger import folder_of
 from ci.report.words import plain, plural
-from ci.trials.file import read
+from ci.trials.file import Problem, read
 from kernels import project
 
 PUSH = option("--push BRANCH -> push_to", "Commit the records and push them to this branch.")
@@ -185,3 +187,32 @@ def push(given: Given) -> int:
     else:
         click.echo(pushed(folder, branch, WHAT.get(folder.name, "Record measurements")))
     return PASS
+
+
+# ---- rewrite ---------------------------------------------------------------------------------------------------------
+
+
+@verb("ridgeline records rewrite --dry-run")
+@RESULTS
+@JSON
+@DRY_RUN
+def rewrite(given: Given) -> int:
+    """Write all records in the form of today: one compressed file of notes a record, what asv reads anew.
+
+    Twice is the same as once; the long frame of all records is the same before and after.  Records of other regimes
+    (results_sustained) are rewritten too.  What asv reads is made of the notes and need not be in git: `git rm
+    --cached` takes the files of older versions out of it.
+    """
+    folders = [folder for regime in REGIMES if (folder := folder_of(given.results, regime)).is_dir()]
+    written, problems = dict[str, int](), list[Problem]()
+    for folder in folders:
+        written[str(folder)], unread = store.rewrite(folder, given.dry_run)
+        problems += unread
+    if given.as_json:
+        print_json({"written": written, "problems": list(map(dataclasses.asdict, problems))})
+    else:
+        for name, count in written.items():
+            click.echo(f"{name}: {plural(count, 'record')} {'would be ' if given.dry_run else ''}rewritten")
+        for problem in problems:
+            click.echo(f"left as it is: {plain(problem, 2000)}", err=True)
+    return USAGE if problems else PASS

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.records import rows as asv_files
-from ci.records.ledger import SWEEPS, base_of, by_regime, folder_of, machine_folders
+from ci.records.ledger import SWEEPS, base_of, by_regime, folder_of, machine_folders, sweep_files
 from ci.records.pooling import Place, PooledTrials, pool
 from ci.trials.file import Problem, RecordError, TrialFile, packed_notes, read, same_results, unpacked
 from ci.trials.trial import Trial
@@ -43,6 +43,7 @@ __all__ = [
     "problems_at",
     "read_benchmarks",
     "record",
+    "rewrite",
     "trials",
 ]
 
@@ -106,6 +107,31 @@ def record(
                 if not dry_run:
                     _write_asv_files(folder, {place: (*recorded, *new)})
     return done
+
+
+def rewrite(results_dir: Path, dry_run: bool = False) -> tuple[int, list[Problem]]:
+    """Write every record in the form of today: one file of notes a place, one of each swept operator; asv's files anew.
+
+    Twice is the same as once.  Returns how many records were in another form.  One that cannot be read whole stays as
+    it is, and is a problem.
+    """
+    written, problems = 0, list[Problem]()
+    with contextlib.nullcontext() if dry_run else _lock(results_dir):
+        for base in sorted({base_of(path) for path in (*notes_files(results_dir), *sweep_files(results_dir))}):
+            files, unread = _files_of(base), list[Problem]()
+            packed = packed_notes(recorded_trials(base, unread))
+            path = _notes_path(base, packed.digest)
+            problems += unread
+            if unread or (files == [path] and path.read_bytes() == packed.content):
+                continue
+            written += 1
+            if not dry_run:
+                _replace(path, packed.content)
+                for old in set(files) - {path}:
+                    old.unlink()
+    if not dry_run:
+        make_asv_files(results_dir)
+    return written, problems
 
 
 def make_asv_files(results_dir: Path) -> list[Problem]:

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from asv import results as asv_results
 from scipy import special
@@ -376,7 +377,7 @@ def commit_all(folder):
     git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "records")
 
 
-def test_old_notes_are_read_and_merged(results):
+def test_old_notes_are_read_merged_and_rewritten(results):
     """Plain text of before 2026-11-28; a merge left its markers in it."""
     lines = [json.dumps(trial(number=number)) for number in range(3)]
     old = results / NAME / f"{HEAD[:8]}-{ENV}.notes.jsonl"
@@ -384,7 +385,19 @@ def test_old_notes_are_read_and_merged(results):
     old.write_text("\n".join([lines[0], "<<<<<<< HEAD", lines[1], "=======", lines[2], ">>>>>>> other", ""]))
     frame = records.load(results)
     assert list(frame["trials"]) == [3, 3]
-    assert len(frame.attrs["problems"]) == 3
+    assert len(frame.attrs["problems"]) == len(records.rewrite(results)[1]) == 3
+    assert old.exists(), "what cannot be read whole stays"
+    old.write_text("".join(f"{line}\n" for line in lines))
+    before = records.load(results)
+    assert records.rewrite(results, dry_run=True) == (1, [])
+    assert old.exists()
+    assert records.rewrite(results) == (1, [])
+    assert notes_file(results).exists()
+    assert not old.exists()
+    pd.testing.assert_frame_equal(records.load(results), before)
+    whole = content(results)
+    assert records.rewrite(results) == (0, [])
+    assert content(results) == whole
     assert [json.loads(one.text) for one in records.trials(results, records.Place(NAME, HEAD, ENV))] == [
         json.loads(line) for line in lines
     ], "to the last digit, so that ids hold"
@@ -509,6 +522,11 @@ def test_two_writers_lose_nothing(tmp_path, results):
     assert [writer.wait(HANGS_S) for writer in writers] == [0, 0]
     assert len(records.trials(results, records.Place(NAME, HEAD, ENV))) == len(lines)
     assert set(records.load(results)["trials"]) == {6}
+    serial = tmp_path / "serial"
+    records.record(files, serial)
+    for folder in (results, serial):
+        records.rewrite(folder)
+    assert content(results) == content(serial)
 
 
 # ---- reading ------------------------------------------------------------------------------------------------------
