@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from benchmarks.shapes import some_of
 from ci.judging.types import CaseVerdict, Group, Verdict
 from ci.report import words
 from ci.report.model import Bullet, Report, grouped
@@ -88,6 +89,9 @@ EXPECTED = ("unsupported", "skipped", "unchanged")
 MOST_REASONS = 3
 """Of those, how many reasons a terminal prints."""
 
+MOST_FILES = 5
+"""Files of the change that ran, of which a report says so."""
+
 MOST_TRIED = 100
 """Things put back that a report lists."""
 
@@ -126,7 +130,7 @@ def _summary(report: Report) -> Iterator[Block]:
     counts += [f"{len(report.skipped)} not measured"] if report.skipped else []
     yield Paragraph(((" · ".join(counts) if counts else "nothing was compared", "strong"),))
     if report.ran:
-        yield Paragraph(((f"Code of this change that ran: {words.ran(report.ran)}", ""),))
+        yield Paragraph(((f"Code of this change that ran: {some_of(report.ran, MOST_FILES)}", ""),))
     if report.verdict in NEXT:
         acting = report.verdict in (Verdict.BROKEN, Verdict.SLOWER)
         command = words.command(report) if acting else ""

@@ -183,30 +183,22 @@ def _warnings(trial: Trial, judgement: Judgement) -> Iterable[ReportWarning]:
 
 
 def skips_of(trials: Iterable[Trial]) -> Iterable[Skip]:
-    """What has no time: one entry for all operators, backends and cases that share a reason."""
-    by_reason: dict[tuple[str, str], dict[str, list[tuple[str, str]]]] = {}
+    """What has no time: one entry for all backends and cases that share a reason."""
+    by_reason: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for trial in trials:
         for case, _, backend, arm in trial.arms():
             if not arm.ok and not (arm.status is Status.UNTIMED and arm.code_hash):  # the same code is a verdict
-                of_operator = by_reason.setdefault((str(arm.status), arm.why), {})
-                of_operator.setdefault(trial.operator, []).append((backend, case))
-    for (status, why), by_operator in by_reason.items():
-        alike: dict[tuple[str, ...], list[str]] = {}  # operators by the backends that the reason holds for
-        for operator, arms in by_operator.items():
-            alike.setdefault(tuple(dict.fromkeys(backend for backend, _ in arms)), []).append(operator)
-        names = []
-        for backends, operators in alike.items():
-            cases = dict.fromkeys(case for operator in operators for _, case in by_operator[operator])
-            names.append(f"{_few(operators)}/{_few(backends)}/{_few([*cases])}")
-        yield Skip(", ".join(names), status, why)
+                backends, cases = by_reason.setdefault((str(arm.status), arm.why), ({}, {}))
+                backends[f"{trial.operator}/{backend}"] = cases[case] = None
+    for (status, why), (backends, cases) in by_reason.items():
+        yield Skip(f"{_few([*backends])}/{_few([*cases])}", status, why)
 
 
 def _unreached(operators: Sequence[str]) -> Iterable[Skip]:
     """What was not measured because nothing that changed can reach it."""
     if operators:
-        what = operators[0] if len(operators) == 1 else f"{len(operators)} operators"
-        named = "" if len(operators) == 1 else f" ({', '.join(operators)})"
-        yield Skip(what, "unchanged", f"no file that its code can come from differs; --all-cases measures it{named}")
+        why = "no file that its code can come from differs; --all-cases measures it"
+        yield Skip(", ".join(operators), "unchanged", why)
 
 
 def _few(names: Sequence[str]) -> str:

@@ -145,20 +145,20 @@ def command(report: Report) -> str:
     """What measures the worst cases of two commits again, or checks them where they no longer work; "" if that cannot
     be said: of a replay, of names that no declaration can have, or where options made the difference."""
     worst = report.judgement.of(report.verdict)
-    if programs := [name for name in report.programs if any(case.kernel == name for case in worst)]:
-        sides = f"{report.base.commit[:12]} {report.head.commit[:12]}"
-        return report.again or f"ridgeline ab {sides} --program {programs[0]}"
-    if report.again and not report.programs:
-        return report.again
-    names = dict.fromkeys(f"{case.kernel}/{case.case.rpartition('/')[2]}" for case in worst)
+    base, head = report.base.commit[:12], report.head.commit[:12]
     kernels = dict.fromkeys(case.kernel for case in worst)
+    program = next((name for name in kernels if name in report.programs), "")
+    if report.again and (program or not report.programs):
+        return report.again
+    if program:
+        return f"ridgeline ab {base} {head} --program {program}"
+    names = dict.fromkeys(f"{case.kernel}/{case.case.rpartition('/')[2]}" for case in worst)
     same = report.base.commit == report.head.commit and not report.head.dirty
-    if not report.base.commit or same or not worst or not all(map(NAME.fullmatch, names)):
+    if not base or same or not worst or not all(map(NAME.fullmatch, names)):
         return ""
-    asked = ["verify"] if report.verdict is Verdict.BROKEN else ["ab", report.base.commit[:12]]
-    asked += [report.head.commit[:12]] if len(asked) > 1 and not report.head.dirty else []
+    verb = "verify" if report.verdict is Verdict.BROKEN else f"ab {base}" if report.head.dirty else f"ab {base} {head}"
     few = ["--tier sweep", *(f"--case {name}" for name in names)] if len(names) <= NAMED else []
-    return " ".join(["ridgeline", *asked, *(f"--kernel {name}" for name in kernels), *few])
+    return " ".join(["ridgeline", verb, *(f"--kernel {name}" for name in kernels), *few])
 
 
 def counts(cases: Iterable[CaseVerdict]) -> dict[Verdict, int]:
@@ -198,18 +198,17 @@ def floors(judgement: Judgement) -> list[Bullet]:
     The reason of a floor stands in the first line that it applies to.
     """
     equal = {case.case for case in judgement.cases if case.verdict is Verdict.SAME and case.ratio is None}
-    found: dict[tuple[str, str, str], list[Floor]] = {}
+    found: dict[tuple[str, str], list[Floor]] = {}
     for floor in judgement.floors:
         if floor.state != "met":
             same = ", both sides run equal code" if floor.state == "absent" and floor.case in equal else ""
-            one = "" if floor.state == "absent" else floor.case
-            found.setdefault((f"{floor_line(floor)}{same}", floor.reason, one), []).append(floor)
-    lines, said = [], set[str]()
-    for (text, reason, _), missed in found.items():
-        because = "" if reason in said else f"; {reason}"
+            found.setdefault((f"{floor_line(floor)}{same}", floor.reason), []).append(floor)
+    lines, reasons = [], set[str]()
+    for (text, reason), missed in found.items():
+        because = "" if reason in reasons else f"; {reason}"
         style = "red" if missed[0].new else "yellow"
         lines.append(Bullet(f"{text}{because}", tuple(floor.case for floor in missed), style, most=480))
-        said.add(reason)
+        reasons.add(reason)
     return lines
 
 
@@ -261,12 +260,6 @@ def machine_line(machine: Mapping[str, Scalar]) -> str:
     many = f" x{number}" if isinstance(number, int) and number > 1 else ""
     name = machine.get("name")
     return f"{device}{many}" + (f" ({name})" if name else "")
-
-
-def ran(paths: Sequence[str], most: int = 5) -> str:
-    """The first few files, and how many more."""
-    more = f" and {len(paths) - most} more" if len(paths) > most else ""
-    return ", ".join(paths[:most]) + more
 
 
 def plural(number: int, noun: str) -> str:
