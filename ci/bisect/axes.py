@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -134,28 +135,27 @@ def python_axis(checkout: LocalCheckout, pythons: Sequence[str], own: str) -> Se
     return SettingAxis(checkout, "environment", places, [{}] * len(pythons), pythons, own)
 
 
+KNOB = re.compile(r"([^\W\d]\w*)=([^,]+),([^,]+)")
+
+
 def knob_axis(checkout: LocalCheckout, texts: Sequence[str]) -> SettingAxis:
     """Knobs, each NAME=GOOD,BAD, that are changed one after the other: at place k the first k have their bad value.
 
     Raises BisectError.
     """
-    settings: dict[str, tuple[str, str]] = {}
-    for text in texts:
-        name, _, values = text.partition("=")
-        good, _, bad = values.partition(",")
-        if not (good and bad and name.isidentifier()) or "," in bad or good == bad:
-            raise BisectError(f"{text!r}: NAME=GOOD,BAD with two different values is expected, such as num_warps=4,8")
-        settings[name] = good, bad
-    if len(settings) < len(texts):
-        raise BisectError("a knob is named twice; each has one good value and one bad value")
+    steps = [match.groups() for text in texts if (match := KNOB.fullmatch(text)) and match[2] != match[3]]
+    if len(steps) < len(texts) or len({name for name, _, _ in steps}) < len(texts):
+        raise BisectError(
+            f"{' '.join(texts)!r}: NAME=GOOD,BAD with two different values is expected, once for each knob, such as "
+            "num_warps=4,8"
+        )
     knobs = [
-        {name: values[number < place] for number, (name, values) in enumerate(settings.items())}
-        for place in range(len(settings) + 1)
+        {name: bad if number < place else good for number, (name, good, bad) in enumerate(steps)}
+        for place in range(len(steps) + 1)
     ]
-    names = [f"{name}={bad}" for name, (_, bad) in settings.items()]
-    all_good = ", ".join(f"{name}={good}" for name, (good, _) in settings.items())
-    changed = [RowPlace(name, name, f"was {good}") for name, (good, _) in zip(names, settings.values(), strict=True)]
-    return SettingAxis(checkout, "knob", [RowPlace("", "all good", all_good), *changed], knobs, [""] * len(knobs))
+    all_good = RowPlace("", "all good", ", ".join(f"{name}={good}" for name, good, _ in steps))
+    changed = [RowPlace(f"{name}={bad}", f"{name}={bad}", f"was {good}") for name, good, bad in steps]
+    return SettingAxis(checkout, "knob", [all_good, *changed], knobs, [""] * len(knobs))
 
 
 # Trials as outcomes of a search: which positions they compared, by how much they differ, what failed.
@@ -205,9 +205,12 @@ def _mean_shift(pairs: Sequence[tuple[FloatArray, FloatArray]], rising: bool) ->
 def _failed(compared: Sequence[Comparison], group: Sequence[Trial], base: int, head: int) -> dict[int, str]:
     """Why a position cannot be measured, by position."""
     if not compared:
-        there = {role for trial in group for _, role, _, _ in trial.arms()}
-        lacking = {place: role for place, role in ((base, "base"), (head, "head")) if role not in there}
-        return {place: _lacks(group, role) for place, role in lacking.items()} or {max(base, head): _untimed(group)}
+        arms = [(role, arm) for trial in group for _, role, _, arm in trial.arms()]
+        lacking = {place: role for place, role in ((base, "base"), (head, "head")) if role not in dict(arms)}
+        reasons = (arm.why for _, arm in arms if arm.why)
+        return {place: _lacks(group, role) for place, role in lacking.items()} or {
+            max(base, head): next(reasons, "the trial compares nothing")
+        }
     for c in compared:
         for place, status, why in ((base, c.base_status, c.base_why), (head, c.head_status, c.head_why)):
             if status is not Status.OK:
@@ -215,13 +218,6 @@ def _failed(compared: Sequence[Comparison], group: Sequence[Trial], base: int, h
         if not (c.same_code and not c.trials) and (unfit := verdict_without_times(c, {})):
             return {max(base, head): f"{c.case}: {unfit.evidence[0]}"}
     return {}
-
-
-def _untimed(group: Sequence[Trial]) -> str:
-    """Why a trial in which both sides have cases compares none."""
-    arms = ((trial.operator, case, backend, arm) for trial in group for case, _, backend, arm in trial.arms())
-    reasons = (f"{name}/{backend}/{case} is {arm.status}: {arm.why}" for name, case, backend, arm in arms if arm.why)
-    return next(reasons, "the trial compares nothing")
 
 
 def _lacks(group: Sequence[Trial], role: str) -> str:

@@ -229,9 +229,9 @@ class SearchAnswer:
     probability: float
 
 
-def next_step(line: Line, seen: Sequence[TrialOutcome], belief: Belief | None) -> Ask | SearchAnswer:
+def next_step(line: Line, seen: Sequence[TrialOutcome], belief: Belief) -> Ask | SearchAnswer:
     """The answer if it is sure enough and a fresh trial repeats it, else what to measure; the two ends come first."""
-    if belief is None:
+    if not seen:
         return Ask(0, line.last)
     if belief.surely_none >= SURE:
         return SearchAnswer(None, belief.surely_none)
@@ -290,12 +290,13 @@ class SearchRules:
 class SearchState:
     """What is known after some trials, and what that leads to.
 
-    line: the row as it is seen now.  belief: None before the first trial with times.  skipped: why, by position.
+    line: the row as it is seen now.  skipped: why, by position.
     """
 
+    places: Sequence[RowPlace]
     line: Line
     outcomes: Sequence[TrialOutcome]
-    belief: Belief | None
+    belief: Belief
     then: Ask | SearchAnswer
     skipped: Mapping[int, str]
 
@@ -376,9 +377,8 @@ def state_of(
     _check_ends(places, skipped)
     line = Line(weights(same_code(known, launched)), rules.smallest, rules.noise, frozenset(skipped))
     timed = [t for t in outcomes if t.shift is not None and not skipped.keys() & {t.low, t.high}]
-    belief = believe(line, timed) if timed else None
-    then = next_step(line, timed, belief)
-    return SearchState(line, tuple(outcomes), belief, then, skipped)
+    belief = believe(line, timed)
+    return SearchState(places, line, tuple(outcomes), belief, next_step(line, timed, belief), skipped)
 
 
 def _check_ends(places: Sequence[RowPlace], skipped: dict[int, str]) -> None:

@@ -7,6 +7,8 @@ import functools
 import hashlib
 import math
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,13 +16,14 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ci import programs
+from ci import harness, programs
 from ci.bars import ProgressBars
 from ci.bisect import axes
 from ci.bisect.axes import FEWEST, Axis, LiveTrials
 from ci.bisect.search import (
     SURE,
     Ask,
+    Belief,
     BisectError,
     RowPlace,
     SearchRules,
@@ -128,9 +131,9 @@ def bisect(given: Given) -> int:
     last = searched_live(row, planned, rules, file, given.as_json, measuring)
     step = last.answer.culprit if last.answer else None
     if step and step.high == step.low + 1 and step.shift > 0 and given.axis == AXES[0] and not request:
-        what = [f"--case {case}" for case in planned.cases] or [f"--kernel {kernel}" for kernel in planned.kernels]
+        what = harness.options(case=planned.cases) or harness.options(kernel=planned.kernels)
         pair = row.places[step.low].short, row.places[step.high].short
-        click.echo(f"`ridgeline ab {' '.join([*pair, *what])}` says why", err=given.as_json)
+        click.echo(f"`ridgeline ab {shlex.join([*pair, *what])}` says why", err=given.as_json)
     return PASS if last.answer else NO_VERDICT
 
 
@@ -149,14 +152,10 @@ def asked_of_event(given: Given, plan: MeasurePlan) -> tuple[tuple[str, str], Me
         history = reading.history(given.results, None, triage.load(of_project("events")()))
     events = {event.id: event for event in history.events}
     event = events[triage.chosen(given.event, events)]
-    if event.kind is not EventKind.KERNEL:
+    if event.kind is not EventKind.KERNEL or not event.last_good.hash:
         raise BisectError(
-            f"the event {event.id} is one of the kind {event.kind}, which no commit of a kernel explains; "
-            "`ridgeline events --open` shows those of operators"
-        )
-    if not event.last_good.hash:
-        raise BisectError(
-            f"the event {event.id} has no good commit before it; name one yourself: `ridgeline bisect --help`"
+            f"the event {event.id} ({event.kind}) has no good commit of an operator before it; name both ends "
+            "yourself: `ridgeline bisect --help`"
         )
     repository = Repository(Path.cwd())
     good, bad = (repository.resolve(end.hash).hash for end in (event.last_good, event.first_bad))
@@ -210,7 +209,7 @@ def _axis(kind: str, ends: Sequence[str], planned: MeasurePlan, request: Program
 def _pythons(paths: Sequence[str], kind: str) -> list[str]:
     if len(paths) < FEWEST:
         raise click.UsageError(f"--axis {kind} needs two Pythons or more in their order, such as env36/bin/python")
-    absent = [path for path in paths if not os.access(path, os.X_OK) or Path(path).is_dir()]
+    absent = [path for path in paths if shutil.which(path) is None]
     if absent:
         raise click.UsageError(f"{absent[0]!r} is no program that can be run; name the Python of an environment")
     pythons = [os.path.abspath(path) for path in paths]  # not resolved: a link of a venv is what makes it one
@@ -221,12 +220,14 @@ def _pythons(paths: Sequence[str], kind: str) -> list[str]:
 
 def _planned(given: Given) -> MeasurePlan:
     """The plan, with kernel and backend of cases that name them: KERNEL/CASE, or KERNEL/BACKEND/CASE as reports do."""
-    parts = [case.split("/") for case in given.cases]
-    named = (*given.kernels, *(part[0] for part in parts if len(part) > 1))
-    timed = (*given.backends, *(part[1] for part in parts if len(part) > 2))
-    cases = tuple("/".join((part[0], part[-1])) if len(part) > 1 else part[0] for part in parts)
-    unique = {"kernels": tuple(dict.fromkeys(named)), "backends": tuple(dict.fromkeys(timed))}
-    return with_rounds(plan(given, cases=cases, **unique))
+    kernels, backends, cases = list(given.kernels), list(given.backends), []
+    for text in given.cases:
+        *named, case = text.split("/")
+        kernels += named[:1]
+        backends += named[1:2]
+        cases.append("/".join([*named[:1], case]))
+    unique = {"kernels": tuple(dict.fromkeys(kernels)), "backends": tuple(dict.fromkeys(backends))}
+    return with_rounds(plan(given, cases=tuple(cases), **unique))
 
 
 def _rules(rules: policy.Policy, kernels: Sequence[str], most: int, smallest: float | None, kind: str) -> SearchRules:
@@ -249,21 +250,20 @@ def searched_live(
     """Search, and print what it came to; its last state."""
     console = err_console()
     live = LiveTrials(axis, planned, file, console, measuring)
-    before = live.before()
-    if before:
+    if before := live.before():
         console.print(f"going on with the {len(before)} trials of {file}")
 
     def report(state: SearchState) -> None:
-        for line in progress(state, axis.places, axis.what):
+        for line in progress(state, axis.what):
             console.print(line, soft_wrap=True, markup=False, highlight=False)
 
     state = search(axis.places, axis.known, rules, live, before, report)
     console.print(f"the trials are in {file}")
     if as_json:
-        print_json(document(state, axis.places))
+        print_json(document(state))
     else:
         onward = f"`{again(trials=2 * rules.most)}` goes on"
-        click.echo(answer(state, axis.places, axis.what, onward))
+        click.echo(answer(state, axis.what, onward))
     return state
 
 
@@ -283,15 +283,16 @@ TOP = 5
 """Suspects that are shown; --json has all of the 99 % set."""
 
 
-def progress(state: SearchState, places: Sequence[RowPlace], what: str) -> Iterator[str]:
+def progress(state: SearchState, what: str) -> Iterator[str]:
     """The last trial, the suspects, and what is next."""
     if state.outcomes:
-        yield f"trial {state.trials}: {outcome_text(state.outcomes[-1], places)}"
-    if state.belief is not None and state.answer is None:
-        yield f"{suspects_text(state, places, what)}; trials scatter by {100 * state.belief.noise:.2g} %"
+        yield f"trial {state.trials}: {outcome_text(state.outcomes[-1], state.places)}"
+        if state.answer is None:
+            yield f"{suspects_text(state, what)}; trials scatter by {100 * state.belief.noise:.2g} %"
     if isinstance(ask := state.then, Ask):
+        low, high = state.places[ask.low].short, state.places[ask.high].short
         fresh = ", to see the step again in a fresh trial of the two neighbours" * ask.fresh
-        yield f"next: {places[ask.high].short} ({ask.high} of {state.line.last}) against {places[ask.low].short}{fresh}"
+        yield f"next: {high} ({ask.high} of {state.line.last}) against {low}{fresh}"
 
 
 def outcome_text(trial: TrialOutcome, places: Sequence[RowPlace]) -> str:
@@ -301,33 +302,29 @@ def outcome_text(trial: TrialOutcome, places: Sequence[RowPlace]) -> str:
     return f"{places[trial.high].short} against {places[trial.low].short}: {left_out or size}, {trial.seconds:.0f} s"
 
 
-def suspects(state: SearchState) -> list[tuple[int, float]]:
+def suspects(belief: Belief) -> list[tuple[int, float]]:
     """(position, probability) of the likeliest changes, up to 99 % of what is not "no step"."""
-    if state.belief is None:
-        return []
-    chances = state.belief.changes
-    order = np.argsort(-chances, kind="stable")
-    reached = np.cumsum(chances[order])
+    order = np.argsort(-belief.changes, kind="stable")
+    reached = np.cumsum(belief.changes[order])
     many = int(np.searchsorted(reached, SURE * reached[-1])) + 1
-    return [(int(n) + 1, float(chances[n])) for n in order[:many]]
+    return [(int(n) + 1, float(belief.changes[n])) for n in order[:many]]
 
 
-def suspects_text(state: SearchState, places: Sequence[RowPlace], what: str) -> str:
+def suspects_text(state: SearchState, what: str) -> str:
     """The likeliest first bad ones, the others together, and no step: 100 % in all; and how many suspects there are."""
-    every, none = suspects(state), state.belief.none if state.belief else 0.0
-    shown = {places[change].short: probability for change, probability in every[:TOP]}
-    if others := state.line.last - len(shown):
-        shown[f"{others} others"] = max(0.0, 1 - none - sum(shown.values()))
-    named = ", ".join(f"{name} {chance(share)}" for name, share in {**shown, "no step": none}.items())
+    every, none = suspects(state.belief), state.belief.none
+    shown = {state.places[change].short: probability for change, probability in every[:TOP]}
+    shown |= {"others": max(0.0, 1 - none - sum(shown.values())), "no step": none}
+    named = ", ".join(f"{name} {chance(share)}" for name, share in shown.items())
     return f"{named}; {plural(len(every), what)} in the 99 % set of {state.line.last}"
 
 
-def answer(state: SearchState, places: Sequence[RowPlace], what: str, onward: str) -> str:
+def answer(state: SearchState, what: str, onward: str) -> str:
     """The result in a sentence or two.  onward: what to do where there is none."""
-    after = f"after {plural(state.trials, 'trial')}"
+    after, places = f"after {plural(state.trials, 'trial')}", state.places
     result = state.answer
     if result is None:
-        return f"not decided {after}: {suspects_text(state, places, what)}; {onward}"
+        return f"not decided {after}: {suspects_text(state, what)}; {onward}"
     step = result.culprit
     if step is None:
         least = f"{100 * state.line.smallest:g} %"
@@ -340,11 +337,10 @@ def answer(state: SearchState, places: Sequence[RowPlace], what: str, onward: st
     if step.high > step.low + 1:
         between = f"{places[step.low + 1].short} to {place.short}"
         first = f"one of {step.high - step.low}, {between}: {size}; those between cannot be measured"
-    of_ends = (trial.shift for trial in state.outcomes if trial.high - trial.low == state.line.last)
-    ends = [shift for shift in of_ends if shift is not None]
-    rest = float(np.median(ends)) - step.shift if ends else 0.0
-    large = abs(rest) > max(math.log1p(state.line.smallest), abs(step.shift) / 2)
-    more = f"; {percent(math.exp(rest))} between the ends is left: search again on either side of it" if large else ""
+    ends = [trial.shift or 0.0 for trial in state.outcomes if trial.high - trial.low == state.line.last]
+    rest, more = float(np.median(ends)) - step.shift, ""
+    if abs(rest) > max(math.log1p(state.line.smallest), abs(step.shift) / 2):
+        more = f"; {percent(math.exp(rest))} between the ends is left: search again on either side of it"
     return f"first bad {what}: {first} ({chance(step.probability)}), {after}{more}"
 
 
@@ -353,15 +349,14 @@ def chance(probability: float) -> str:
     return f"{100 * probability:.3g} %" if probability < 0.9995 else "over 99.9 %"
 
 
-def document(state: SearchState, places: Sequence[RowPlace]) -> dict[str, object]:
+def document(state: SearchState) -> dict[str, object]:
     """What --json prints of the last state of a search."""
-    result, likely = state.answer, suspects(state)
+    result, places = state.answer, state.places
     step = result.culprit if result else None
-    best = culprit(state.line, state.belief).probability if state.belief is not None else 0.0
     return {
         "verdict": "NOT DECIDED" if result is None else "FOUND" if step else "NO STEP",
         "first_bad": places[step.high].name if step else None,
-        "probability": round(result.probability if result else best, 6),
+        "probability": round((result or culprit(state.line, state.belief)).probability, 6),
         "trials": state.trials,
         "steps": [
             {
@@ -376,6 +371,6 @@ def document(state: SearchState, places: Sequence[RowPlace]) -> dict[str, object
         "last_good": places[step.low].name if step else None,
         "suspected": [place.name for place in places[step.low + 1 : step.high + 1]] if step else [],
         "ratio": round(math.exp(step.shift), 6) if step else None,
-        "suspects": [{"name": places[n].name, "probability": round(share, 6)} for n, share in likely],
+        "suspects": [{"name": places[n].name, "probability": round(share, 6)} for n, share in suspects(state.belief)],
         "skipped": [{"name": places[n].name, "why": reason} for n, reason in sorted(state.skipped.items())],
     }

@@ -60,7 +60,7 @@ def after(line, seen):
 
 
 def test_the_two_ends_come_first():
-    assert next_step(EVEN, [], None) == Ask(0, 16)
+    assert after(EVEN, []) == Ask(0, 16)
 
 
 def test_then_the_middle_by_the_prior():
@@ -132,7 +132,7 @@ def test_of_two_steps_one_is_named_and_the_other_is_left_between_the_ends():
     assert asked.culprit.high in steps
     assert asked.culprit.low == asked.culprit.high - 1
     ends, row = Pair(0, 16, 0.04), [RowPlace(f"{n}", f"c{n}") for n in range(17)]
-    said = show.answer(SearchState(EVEN, [ends], None, asked, {}), row, "commit", "")
+    said = show.answer(SearchState(row, EVEN, [ends], None, asked, {}), "commit", "")
     assert "between the ends is left: search again on either side of it" in said
 
 

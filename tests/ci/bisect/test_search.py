@@ -105,8 +105,7 @@ def test_what_is_suspected_adds_up_to_certainty():
         states = []
         search(ROW, UNKNOWN, RULES, trials, report=states.append)
         for state in states[1:]:
-            assert state.belief
             assert state.belief.none + state.belief.changes.sum() == pytest.approx(1.0)
-            shares = re.findall(r"(?:over )?([\d.e-]+) %", show.suspects_text(state, ROW, "commit").partition(";")[0])
+            shares = re.findall(r"(?:over )?([\d.e-]+) %", show.suspects_text(state, "commit").partition(";")[0])
             shown = [float(share) for share in shares]
             assert sum(shown) == pytest.approx(100, abs=0.5)
