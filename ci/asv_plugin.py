@@ -14,6 +14,7 @@ asv 0.6 loads this module because asv.conf.json lists it; nothing in asv is patc
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import functools
 import itertools
@@ -51,30 +52,24 @@ Outcome = Mapping[str, str | list[float]]
 """What asv is told of one combination: {"samples": seconds}, {"failed": why} or {"absent": why}."""
 
 
-class Listing:
-    """What a checkout declares, of its document: {"kernels": {name: declaration}, "broken": [{"module", "reason"}]}.
-
-    operators: by name.
-    """
-
-    def __init__(self, document: Json) -> None:
-        self.document = document
-        self.operators = {name: Declaration.of(data) for name, data in document["kernels"].items()}
+def declared(listing: Json) -> dict[str, Declaration]:
+    """The operators of a listing, {"kernels": {name: declaration}, "broken": [{"module", "reason"}]}, by name."""
+    return {name: Declaration.of(data) for name, data in listing["kernels"].items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Installed:
     """The commit under test: where it is checked out, its committer date (ms since 1970 UTC), what it declares."""
 
-    folder: str
+    tree: str
     commit: str
     date_ms: int
-    listing: Listing
+    listing: Json
 
-    @classmethod
-    def read(cls, data: Json) -> Installed:
-        """From the suite's document: asv may run the process that measures apart from the one that installed."""
-        return cls(data["tree"], data["commit"], data["date_ms"], Listing(data["listing"]))
+    @functools.cached_property
+    def operators(self) -> dict[str, Declaration]:
+        """By name."""
+        return declared(self.listing)
 
     @property
     def name(self) -> str:
@@ -93,18 +88,18 @@ class Grid:
     operators: Mapping[str, Declaration]
 
     @classmethod
-    def union(cls, installed: Installed, current: Listing) -> Grid:
+    def union(cls, installed: Installed, current: Mapping[str, Declaration]) -> Grid:
         """What the discovered commit declares, widened by the operators and cases of the current checkout.
 
         So `asv find`, which discovers from its oldest commit, knows the operators of today.
         """
         benchmarks: Json = rows.broken_benchmark()
-        for declared in current.operators.values():
-            benchmarks |= rows.benchmarks_of(declared)
-        for declared in installed.listing.operators.values():
-            benchmarks = rows.merged(benchmarks, rows.benchmarks_of(declared, installed.date_ms))
+        for operator in current.values():
+            benchmarks |= rows.benchmarks_of(operator)
+        for operator in installed.operators.values():
+            benchmarks = rows.merged(benchmarks, rows.benchmarks_of(operator, installed.date_ms))
         benchmarks.pop("version", None)
-        return cls(benchmarks, {**current.operators, **installed.listing.operators})
+        return cls(benchmarks, {**current, **installed.operators})
 
     def combinations(self, operator: str) -> Iterator[tuple[str, str]]:
         """Backend and case of each combination of an operator's times."""
@@ -117,42 +112,45 @@ def document(installed: Installed, grid: Grid, tier: str) -> Json:
     """What benchmarks/suite.py reads; its docstring describes it."""
     absent = {name: why for name in grid.operators if (why := why_absent(name, grid, installed))}
     return {
-        "tree": installed.folder,
+        "tree": installed.tree,
         "commit": installed.commit,
         "date_ms": installed.date_ms,
-        "listing": installed.listing.document,
+        "listing": installed.listing,
         "tier": tier,
-        "broken": installed.listing.document["broken"],
+        "broken": installed.listing["broken"],
         "absent": absent,
         "values": dict(_exact_values(installed, grid, absent)),
         "benchmarks": grid.benchmarks,
     }
 
 
-def why_absent(operator: str, grid: Grid, installed: Installed) -> str:
-    """Why an operator cannot be measured at a commit in this run, "" if it can."""
-    declared = installed.listing.operators.get(operator)
-    if declared is None:
+def why_absent(operator: str, grid: Grid, installed: Installed, case: str = "") -> str:
+    """Why an operator, or a case of it, cannot be measured at a commit in this run, "" if it can."""
+    own, counts = installed.operators.get(operator), grid.operators[operator]
+    if own is None:
         return f"{installed.name} declares no kernel {operator!r}"
-    own, counts = declared.definition, grid.operators[operator].definition
-    if own != counts:
+    if own.definition != counts.definition:
         return (
-            f"{installed.name} measures {operator!r} by another benchmark definition ({own}) than this run ({counts});"
-            f" `asv run {installed.commit[:8]}^!` measures it by its own"
+            f"{installed.name} measures {operator!r} by another benchmark definition ({own.definition}) than this run "
+            f"({counts.definition}); `asv run {installed.commit[:8]}^!` measures it by its own"
         )
+    if case and case not in own.cases:
+        return f"{installed.name} declares no case {case!r} of {operator!r}"
+    if case and (case not in counts.cases or own.cases[case].definition != counts.cases[case].definition):
+        return f"{installed.name} means something else by case {case!r}: its benchmark definition differs"
     return ""
 
 
 def outcomes(operator: str, grid: Grid, installed: Installed, tier: str, measured: PooledTrials | None) -> Json:
     """Outcomes of an operator by backend and case."""
-    found: dict[str, dict[str, Outcome]] = {}
-    absent = why_absent(operator, grid, installed)
+    outcomes: dict[str, dict[str, Outcome]] = {}
+    missing = f"{installed.name} has no time of it in tier {tier!r} (RIDGELINE_TIER) with this number of devices"
     for backend, case in grid.combinations(operator):
         cell = measured.cells.get((operator, backend, case)) if measured else None
-        why = absent or _why_case_absent(operator, case, grid, installed)
-        missing = f"{installed.name} has no time of it in tier {tier!r} (RIDGELINE_TIER) with this number of devices"
-        found.setdefault(backend, {})[case] = {"absent": why or missing} if why or cell is None else _outcome(cell)
-    return found
+        why = why_absent(operator, grid, installed, case)
+        outcome = {"absent": why or missing} if why or cell is None else _outcome(cell)
+        outcomes.setdefault(backend, {})[case] = outcome
+    return outcomes
 
 
 def _outcome(cell: Cell) -> Outcome:
@@ -169,19 +167,9 @@ def _exact_values(
     for name in grid.benchmarks:
         operator, _, series = name.partition(".")
         if series in rows.EXACT and operator not in absent:
-            declared = installed.listing.operators[operator]
-            costs = {case: rows.cost_of(declared, case, series) for case in declared.cases}
+            own = installed.operators[operator]
+            costs = {case: rows.cost_of(own, case, series) for case in own.cases}
             yield name, {case: value for case, value in costs.items() if not math.isnan(value)}
-
-
-def _why_case_absent(operator: str, case: str, grid: Grid, installed: Installed) -> str:
-    declared = installed.listing.operators[operator]
-    if case not in declared.cases:
-        return f"{installed.name} declares no case {case!r} of {operator!r}"
-    counts = grid.operators[operator].cases.get(case)
-    if counts is None or declared.cases[case].definition != counts.definition:
-        return f"{installed.name} means something else by case {case!r}: its benchmark definition differs"
-    return ""
 
 
 class Fingerprint:
@@ -269,8 +257,7 @@ class Worktree(Environment):  # type: ignore[misc]
         self._set_commit_hash(commit_hash)
         self._set_build_dirs(str(folder), None)
         self._global_env_vars["ASV_PYTHONPATH"] = str(folder)
-        listed = listing(folder, commit_hash)
-        self._tell(Installed(str(folder), commit_hash, date_ms, listed))
+        self._tell(Installed(str(folder), commit_hash, date_ms, listing(folder, commit_hash)))
 
     def run(self, args: Sequence[str], **kwargs: Any) -> Any:
         """Run asv's runner; what it discovers is widened before, what it measures recorded after."""
@@ -295,12 +282,14 @@ class Worktree(Environment):  # type: ignore[misc]
         return answer
 
     def _installed(self) -> Installed:
-        return Installed.read(json.loads(self._suite.read_text()))
+        """As the suite's file says: asv may run the process that measures apart from the one that installed."""
+        suite = json.loads(self._suite.read_text())
+        return Installed(suite["tree"], suite["commit"], suite["date_ms"], suite["listing"])
 
     def _tell(self, installed: Installed) -> None:
         """Write the file that benchmarks/suite.py reads."""
         if self._grid is None:
-            self._grid = Grid.union(installed, listing(self._repository, None))
+            self._grid = Grid.union(installed, declared(listing(self._repository, None)))
         self._suite.write_text(json.dumps(document(installed, self._grid, chosen_tier(os.environ))))
 
     def _pool(self, path: Path, commit: str) -> PooledTrials | None:
@@ -352,7 +341,7 @@ def checkout(repository: Path, folder: Path, commit: str) -> int:
 
 
 @functools.cache
-def listing(folder: Path, commit: str | None) -> Listing:
+def listing(folder: Path, commit: str | None) -> Json:
     """What a checkout declares, asked once for a commit that lies there (None: the working tree).
 
     One that cannot be listed at all, being older than kernels/, is its one broken module.
@@ -360,9 +349,8 @@ def listing(folder: Path, commit: str | None) -> Listing:
     try:
         answer = query("list", "--tree", str(folder))
     except MeasureError as error:
-        return Listing({"kernels": {}, "broken": [{"module": "kernels", "reason": str(error)}]})
-    kernels = {declared["kernel"]: declared for declared in answer["kernels"]}
-    return Listing({"kernels": kernels, "broken": answer["broken"]})
+        return {"kernels": {}, "broken": [{"module": "kernels", "reason": str(error)}]}
+    return {"kernels": {operator["kernel"]: operator for operator in answer["kernels"]}, "broken": answer["broken"]}
 
 
 def make_files_of_asv(argv: Sequence[str]) -> None:
@@ -373,9 +361,10 @@ def make_files_of_asv(argv: Sequence[str]) -> None:
     program = Path(argv[0])
     if "asv" not in (program.stem, program.parent.name):
         return
-    named = (argv[at + 1] if word == "--config" else word.partition("=")[2] for at, word in enumerate(argv)
-             if word.startswith("--config"))  # fmt: skip
-    configuration = Config.load(Path(next(named, "asv.conf.json")).name)  # asv has gone to its folder
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", default="asv.conf.json")
+    named = parser.parse_known_args(argv[1:])[0].config
+    configuration = Config.load(Path(named).name)  # asv has gone to its folder
     try:
         for problem in records.make_asv_files(Path(configuration.results_dir)):
             log.warning(f"{problem}; asv shows its commit without it")
