@@ -207,16 +207,12 @@ def options(**values: object) -> list[str]:
 
 def again(**changed: object) -> str:
     """The command line that started us, to be typed again with these options, by name; None: without it."""
-    words, behind = sys.argv[1:], list[str]()
-    if "--" in words:
-        words, behind = words[: words.index("--")], words[words.index("--") :]
-    flags = tuple(f"--{name.replace('_', '-')}" for name in changed)
-    kept = [
-        word
-        for before, word in zip(["", *words], words, strict=False)
-        if word not in flags and before not in flags and not word.startswith(tuple(f"{flag}=" for flag in flags))
-    ]
-    return shlex.join(["ridgeline", *kept, *options(**changed), *behind])
+    words = sys.argv[1:]
+    cut = words.index("--") if "--" in words else len(words)
+    flags = {f"--{name.replace('_', '-')}" for name in changed}
+    pairs = zip(["", *words], words[:cut], strict=False)
+    kept = [word for before, word in pairs if flags.isdisjoint([before, word.partition("=")[0]])]
+    return shlex.join(["ridgeline", *kept, *options(**changed), *words[cut:]])
 
 
 def machine_kind() -> str:

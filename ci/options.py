@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.shapes import LARGEST
-from benchmarks.trial_file import LATEST_MS, REGIMES, ROLES
+from benchmarks.trial_file import LATEST_MS, REGIMES
 from ci import log_width
 from ci.gpu_locks import device_locks
 from ci.harness import HEAPS, TIERS, MeasurePlan, machine_kind
@@ -56,16 +56,6 @@ class Parsed(click.ParamType[Any]):
             return self.parse(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), param, ctx)
-
-
-def _knob(text: str) -> str:
-    """KEY=VALUE, or ROLE.KEY=VALUE for one side."""
-    key, equals, setting = text.partition("=")
-    role, dot, name = key.rpartition(".")
-    if not (equals and setting and name.isidentifier()) or (dot and role not in ROLES):
-        allowed = f"KEY=VALUE, or ROLE.KEY=VALUE with a role of {', '.join(ROLES)}"
-        raise ValueError(f"{text!r}: expected {allowed}, such as num_stages=3")
-    return text
 
 
 def full_hash(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -255,7 +245,7 @@ CHOICE = together(
     CASES,
     option("--seed", "Seed of the inputs.", click.IntRange(0, LARGEST), default=0, show_default=True, heading=RARE),
     option("--deadline SECONDS -> deadline_s", "A step that takes longer is a hang.", SECONDS, heading=RARE),
-    several("--set KEY=VALUE -> knobs", "Override a backend's knob (repeatable).", Parsed("knob", _knob)),
+    several("--set KEY=VALUE -> knobs", "Override a backend's knob (repeatable)."),
     option(
         "--heap",
         "Home of the symmetric heap on GPUs (default: RIDGELINE_HEAP, or auto: the first that works).",

@@ -45,10 +45,13 @@ BUILDS = ".ridgeline/builds"
 """Below the root of a project: which checkouts are built."""
 
 OF_OPERATORS = {
-    "cases": "--case", "backends": "--backend", "knobs": "--set", "env_base": "--env-base", "env_head": "--env-head",
-    "heap": "--heap", "burst_s": "--burst", "first_trial": "--first-trial",
+    "span": "A..B", "kernels": "--kernel", "cases": "--case", "backends": "--backend", "knobs": "--set",
+    "env_base": "--env-base", "env_head": "--env-head", "heap": "--heap", "burst_s": "--burst", "axis": "--axis",
+    "tier": "--tier", "regime": "--regime", "first_trial": "--first-trial",
 }  # fmt: skip
 """Options that choose within what a checkout declares, by the name of their value; a program runs whole."""
+USUAL = {"tier": "pr", "regime": "spaced", "axis": "commits"}
+"""What such an option says where nobody chose."""
 
 
 class ProgramError(ValueError):
@@ -117,12 +120,9 @@ def program_of_words(project: Project, words: Sequence[str], reads: str) -> Prog
 
 def refuse_choices(given: Mapping[str, Any], but: Sequence[str] = ()) -> None:
     """ProgramError for an option of a verb that a program has no use for.  but: names of values that are of use."""
-    asked = [option for name, option in OF_OPERATORS.items() if given.get(name) and name not in but]
-    asked += [
-        f"--{name} {given[name]}" for name, usual in (("tier", "pr"), ("regime", "spaced")) if given[name] != usual
-    ]
-    if asked:
-        raise ProgramError(f"a program runs whole, as its command says: leave out {', '.join(asked)}")
+    values = {name: given.get(name) or USUAL.get(name) for name in OF_OPERATORS if name not in but}
+    if wrong := [OF_OPERATORS[name] for name, value in values.items() if value != USUAL.get(name)]:
+        raise ProgramError(f"a program runs whole, as its command says: leave out {', '.join(wrong)}")
 
 
 def declared_programs(project: Project, *, on_gpu: bool = True) -> list[ProgramRequest]:

@@ -124,8 +124,6 @@ def _program(given: Given) -> ProgramRequest | None:
         raise click.UsageError("--reads is for a command behind --; a [[program]] names its reader itself: reads = ...")
     if not given.program and not words:
         return None
-    if set(given.kernels) - {given.program}:
-        raise click.UsageError(f"--kernel {given.kernels[0]} is an operator; a program runs whole")
     programs.refuse_choices(vars(given))
     settings = project.around(Path.cwd())
     if words:

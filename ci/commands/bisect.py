@@ -180,9 +180,7 @@ def _program(given: Given, planned: MeasurePlan) -> ProgramRequest | None:
         return None
     if set(planned.kernels) - {name}:
         raise click.UsageError(f"--kernel {planned.kernels[0]} is no case of the program {name}")
-    if given.axis != AXES[0]:
-        raise click.UsageError(f"a program is searched along commits: leave out --axis {given.axis}")
-    programs.refuse_choices(vars(given), but=("cases", "backends"))
+    programs.refuse_choices(vars(given), but=("kernels", "cases", "backends"))
     return programs.declared_program(settings, name)
 
 

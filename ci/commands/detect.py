@@ -64,6 +64,8 @@ def read(path: str) -> dict[str, pd.DataFrame]:
         rows = rows.loc[moments.sort_values(kind="stable").index]
     if "series" not in rows:
         rows["series"] = "stdin" if path == "-" else Path(path).name
+    if "commit" not in rows:
+        rows["commit"] = None
     return {str(name): own for name, own in rows.groupby("series", sort=False)}
 
 
@@ -117,20 +119,19 @@ def regressed(steps: Sequence[Step], better: Better) -> bool:
 
     It counts from SMALLEST on.
     """
+    sign = 1 if better == "lower" else -1
     return any(
-        direction(step, better) == "slower"
-        and abs(steps[-1].after - step.before) > abs(step.after - step.before) / 2
-        and (steps[-1].after > step.before) == (step.after > step.before)
-        and abs(steps[-1].after - step.before) >= SMALLEST * step.before
+        sign * (step.after - step.before) > 0
+        and sign * (steps[-1].after - step.before) > sign * (step.after - step.before) / 2
+        and sign * (steps[-1].after - step.before) >= SMALLEST * step.before
         for step in steps
     )
 
 
 def _document(series: SeriesSteps, better: Better, is_regression: bool) -> dict[str, object]:
     """The shape that .github/ARCHITECTURE.md fixes, and what else is known."""
-    commits = series.rows["commit"].tolist() if "commit" in series.rows else None
     changes = [
-        {"commit": commits[step.index] if commits else None, **dataclasses.asdict(step)}
+        {"commit": series.rows["commit"].iloc[step.index], **dataclasses.asdict(step)}
         | {"direction": direction(step, better)}
         for step in series.steps
     ]
@@ -141,7 +142,7 @@ def _show(all_series: Sequence[SeriesSteps], better: Better, slower: int) -> Non
     rows = [
         (
             plain(own.name, 60),
-            plain(own.rows["commit"].iloc[step.index], 12) if "commit" in own.rows else "-",
+            plain(own.rows["commit"].iloc[step.index] or "-", 12),
             direction(step, better),
             str(step.index),
             percent(step.ratio),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import json
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import click
 from rich.console import Console
@@ -104,11 +106,9 @@ def events(given: Given) -> int:
         said = f"{results} is not there, so nothing is known of any regression"
         raise RecordError(f"{said}: `ridgeline run` records there, --results names another folder")
     history, _ = _history(given)
-    known = {event.machine for event in history.events}
-    for name in given.machines:
-        if name not in known | {key.machine for key in history.steps}:
-            there = ", ".join(sorted(known)) or "none"
-            click.echo(f"{name!r} has no event; machines that have: {there}", err=True)
+    machines = {event.machine for event in history.events}
+    for name in sorted({*given.machines} - machines):
+        click.echo(f"{name!r} has no event; machines that have: {', '.join(sorted(machines)) or 'none'}", err=True)
     chosen = [
         event
         for event in history.events
@@ -190,14 +190,14 @@ def _decide(given: Given, state: str) -> int:
     history, decisions = _history(given)
     found = {event.id: event for event in history.events}
     name = triage.chosen(given.event_id, [*found, *decisions.entries])
-    event, earlier = found.get(name), decisions.entries.get(name)
-    texts = {key: getattr(earlier, key) for key in triage.TEXTS} if earlier else {}
+    event, today = found.get(name), datetime.datetime.now(datetime.UTC).date()
+    texts = {key: getattr(given, key) for key in ("owner", "reason", "link")}
+    new: dict[str, Any] = {key: text[: triage.LONGEST] for key, text in texts.items() if text is not None}
     if event:
-        texts |= {"kind": str(event.kind), "direction": str(event.direction), "machine": event.machine}
-        texts |= {"kernel": event.moved[0].key.kernel, "first_bad": event.first_bad.hash}
-    new = {key: getattr(given, key) for key in ("owner", "reason", "link")}
-    texts |= {key: text[: triage.LONGEST] for key, text in new.items() if text is not None}
-    entry = triage.TriageEntry(name, state, datetime.datetime.now(datetime.UTC).date(), **texts)
+        new |= {"kind": str(event.kind), "direction": str(event.direction), "machine": event.machine}
+        new |= {"kernel": event.moved[0].key.kernel, "first_bad": event.first_bad.hash}
+    earlier = decisions.entries.get(name, triage.TriageEntry(name, state, today))
+    entry = dataclasses.replace(earlier, state=state, date=today, **new)
     changed = decisions.with_entry(entry)
     if not given.dry_run:
         triage.save(changed, given.triage_file)

@@ -5,12 +5,11 @@ A file that is there is never written again, whatever it holds; .gitignore gets 
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from importlib import metadata
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import click
 import jinja2
@@ -30,8 +29,9 @@ IGNORED = ("__pycache__/", "/.ridgeline/", "/.asv/", "/site/", "/results*/**/*.l
 caches of records."""
 
 ACTION = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100})@(?P<commit>[0-9a-f]{40})")
-WORKFLOWS = ("ridgeline.yml", "ridgeline_comment.yml", "ridgeline_gpu.yml", "ridgeline_nightly.yml")
-"""What is written below .github/workflows: each is a call of a workflow of ours, pinned by its full commit hash."""
+WORKFLOWS = ".github/workflows"
+CALLS = ("ridgeline.yml", "ridgeline_comment.yml", "ridgeline_gpu.yml", "ridgeline_nightly.yml")
+"""What is written there: each is a call of a workflow of ours, pinned by its full commit hash."""
 
 SOURCE = re.compile(
     r"git\+(?:https://|ssh://git@|git@)github\.com[/:](?P<name>[^/]+/[^/]+?)(?:\.git)?/?@(?P<commit>[0-9a-f]{40})"
@@ -41,34 +41,6 @@ SOURCE = re.compile(
 
 class InitError(Exception):
     """A project cannot be set up; the text names the value, what is allowed and the next step."""
-
-
-@dataclasses.dataclass(frozen=True)
-class SetUp:
-    """A project to be: folder, name, main branch, package of the example, and whose workflows it calls.
-
-    action: "OWNER/NAME@COMMIT" of Ridgeline's repository, "" where it is not known: then no workflow is written.
-    """
-
-    root: Path
-    name: str
-    branch: str
-    package: str
-    action: str = ""
-
-    @property
-    def folder(self) -> str:
-        """The package's folder, from the root."""
-        return self.package.replace(".", "/")
-
-
-@dataclasses.dataclass(frozen=True)
-class NewText:
-    """A file of a project: its path from the root, its text, and whether it is there already."""
-
-    path: PurePosixPath
-    text: str
-    there: bool
 
 
 def asked_action(text: str | None) -> str:
@@ -88,53 +60,42 @@ def asked_action(text: str | None) -> str:
     return text
 
 
-def planned(wanted: SetUp) -> tuple[NewText, ...]:
-    """Every file of the set-up.  Raises project.ProjectError where the settings that are there cannot be used."""
-    project_now = project.around(wanted.root)
-    known = project_now.file is not None and project_now.root == wanted.root.resolve()
-    package = project_now.kernels[0] if known else wanted.package
-    wanted = dataclasses.replace(wanted, package=package)
-    results = project_now.results.relative_to(project_now.root).as_posix() if known else "results"
-    runners = ""
-    if known and project_now.runners:
-        runners = project_now.runners.relative_to(project_now.root).as_posix()
-    settings = project_now.file.name if known and project_now.file else "ridgeline.toml"
-    return tuple(_files(wanted, results, runners or f"{wanted.folder}/runners.toml", settings))
+def planned(root: Path, branch: str, package: str, action: str) -> dict[str, str]:
+    """Every file of the set-up by its path from the root, settings and machines first.
 
-
-def _files(wanted: SetUp, results: str, runners: str, settings: str) -> Iterator[NewText]:
-    def new(path: str, text: str) -> NewText:
-        return NewText(PurePosixPath(path), text, (wanted.root / path).exists())
-
-    name, _, commit = wanted.action.partition("@")
-    values = {"package": wanted.package, "folder": wanted.folder, "project": wanted.name, "branch": wanted.branch}
+    package: of the example, where no settings name one.  action: "OWNER/NAME@COMMIT" of Ridgeline's repository, ""
+    where it is not known: then no workflow is written.  Raises project.ProjectError where the settings that are there
+    cannot be used.
+    """
+    now = project.around(root)
+    package = now.kernels[0] if now.file else package
+    folder, results = package.replace(".", "/"), now.results.relative_to(now.root).as_posix()
+    runners = now.runners.relative_to(now.root).as_posix() if now.runners else f"{folder}/runners.toml"
+    name, _, commit = action.partition("@")
+    values = {"package": package, "folder": folder, "project": root.name, "branch": branch}
     values |= {"results": results, "runners": runners, "commit": commit or "COMMIT"}
     values |= {"workflows": f"{name or 'OWNER/NAME'}/.github/workflows", "pin": f"{commit} # Ridgeline {_version()}"}
-    yield new(settings, _rendered("ridgeline.toml", **values))
-    yield new(runners, _rendered("runners.toml", **values))
-    yield new("asv.conf.json", _rendered("asv.conf.json", **values))
-    for file in WORKFLOWS:
-        workflow = new(f".github/workflows/{file}", _rendered(file, **values))
-        if wanted.action or workflow.there:
-            yield workflow
-    parts = PurePosixPath(wanted.folder).parts
-    for depth in range(1, len(parts) + 1):
-        yield new("/".join((*parts[:depth], "__init__.py")), "")
-    yield new(f"{wanted.folder}/rms_norm.py", _rendered("example.py"))
+    templates = {now.file.name if now.file else "ridgeline.toml": "ridgeline.toml", runners: "runners.toml"}
+    templates |= {"asv.conf.json": "asv.conf.json"}
+    templates |= {f"{WORKFLOWS}/{file}": file for file in CALLS if action or (root / WORKFLOWS / file).exists()}
+    files = {path: _rendered(template, **values) for path, template in templates.items()}
+    parts = folder.split("/")
+    files |= {"/".join((*parts[:depth], "__init__.py")): "" for depth in range(1, len(parts) + 1)}
+    return files | {f"{folder}/rms_norm.py": _rendered("example.py")}
 
 
-def lacking(root: Path) -> tuple[str, ...]:
+def lacking(root: Path) -> list[str]:
     """The lines that .gitignore lacks."""
     file = root / ".gitignore"
-    there = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    return tuple(line for line in IGNORED if line not in there)
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return [line for line in IGNORED if line not in lines]
 
 
-def write(root: Path, files: tuple[NewText, ...], ignored: tuple[str, ...]) -> None:
+def write(root: Path, files: Mapping[str, str], ignored: Sequence[str]) -> None:
     """Write what is not there.  Raises WriteError."""
-    for file_to_be in files:
-        if not file_to_be.there:
-            replace(root / file_to_be.path, file_to_be.text)
+    for path, text in files.items():
+        if not (root / path).exists():
+            replace(root / path, text)
     if ignored:
         file = root / ".gitignore"
         before = file.read_text(encoding="utf-8") if file.is_file() else ""
@@ -192,28 +153,27 @@ def init(given: Given) -> int:
     """
     root, dry_run = Repository(Path.cwd()).root, given.dry_run
     # The main branch: what the remote says, else the one that is checked out.
-    asked = (
+    names = (
         git_or_none(root, "symbolic-ref", "--quiet", "--short", ref) for ref in ("refs/remotes/origin/HEAD", "HEAD")
     )
-    branch = next((name.removeprefix("origin/") for name in asked if name), "main")
-    wanted = SetUp(root, root.name, branch, given.package, asked_action(given.action))
-    files, ignored = planned(wanted), lacking(root)
+    branch = next((name.removeprefix("origin/") for name in names if name), "main")
+    files, ignored = planned(root, branch, given.package, asked_action(given.action)), lacking(root)
+    new, named = [path for path in files if not (root / path).exists()], project.around(root)
     if not dry_run:
         write(root, files, ignored)
     would = "would be " if dry_run else ""
-    for file in files:
-        click.echo(f"{file.path}: {'is there, left as it is' if file.there else f'{would}written'}")
+    for path in files:
+        click.echo(f"{path}: {f'{would}written' if path in new else 'is there, left as it is'}")
     click.echo(f".gitignore: {would}given {' '.join(ignored)}" if ignored else ".gitignore: has all lines")
-    if files[0].there and not project.around(root).runners:
-        path = files[1].path
+    if named.file and not named.runners:
+        runners = list(files)[1]
         click.echo(
-            f'{files[0].path} names no machines: add runners = "{path}", or GPU and nightly use Ridgeline\'s own'
+            f'{named.file.name} names no machines: add runners = "{runners}", or GPU and nightly use Ridgeline\'s own'
         )
-    if not any(file.path.name == "ridgeline.yml" for file in files):
+    if f"{WORKFLOWS}/{CALLS[0]}" not in files:
         click.echo("no workflows: which Ridgeline should they run?  --action OWNER/NAME@COMMIT names its repository")
     if not dry_run:
-        paths = [str(file.path) for file in files if not file.there] + [".gitignore"] * bool(ignored)
-        if paths:
+        if paths := new + [".gitignore"] * bool(ignored):
             click.echo(f"\nCommit it:\n  git add {' '.join(paths)}\n  git commit -m 'Measure our kernels'")
         click.echo(NEXT)
     return PASS

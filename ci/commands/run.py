@@ -70,7 +70,7 @@ def run(given: Given) -> int:
     """
     out, results = given.out, given.results
     if given.program:
-        _check_program(given)
+        refuse_choices(vars(given))
     if given.span:
         from ci.commands import run_range
 
@@ -118,15 +118,6 @@ def run(given: Given) -> int:
             click.echo(f"{len(new)} trials in {out}; {onward}")
     clock.say(new)
     return code
-
-
-def _check_program(given: Given) -> None:
-    """UsageError, ProgramError for what a run of a program has no use for."""
-    if given.span:
-        raise click.UsageError(f"a range of commits is measured by operators: leave out {given.span}, or --program")
-    if given.kernels:
-        raise click.UsageError(f"--kernel {given.kernels[0]} is an operator; a program runs whole")
-    refuse_choices(vars(given))
 
 
 def _run_of_program(given: Given, head: LocalCheckout, planned: MeasurePlan, log: Followed) -> int:

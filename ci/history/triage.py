@@ -22,7 +22,6 @@ HEADER = """\
 # like code; one table per event, sorted by id, so that two branches merge.  A table that is removed reopens its event.
 """
 
-TEXTS = ("kind", "direction", "machine", "kernel", "first_bad", "owner", "reason", "link")
 LONGEST = 2000
 """Characters of a text."""
 

@@ -192,8 +192,8 @@ def test_a_wrong_fail_on_is_refused_before_anything_is_installed(tmp_path):
 @pytest.fixture
 def written(tmp_path):
     """The workflows of `ridgeline init`, by name."""
-    newcomer.write(tmp_path, newcomer.planned(newcomer.SetUp(tmp_path, "theirs", "trunk", "perf", PINNED)), ())
-    return {name: tmp_path / ".github/workflows" / name for name in newcomer.WORKFLOWS}
+    newcomer.write(tmp_path, newcomer.planned(tmp_path, "trunk", "perf", PINNED), ())
+    return {name: tmp_path / ".github/workflows" / name for name in newcomer.CALLS}
 
 
 @pytest.mark.slow

@@ -230,9 +230,7 @@ def test_legs_of_another_repository_install_the_ridgeline_whose_workflow_it_call
     git(house, "add", "-A")
     git(house, "commit", "-qm", "ridgeline")
     commit = git(house, "rev-parse", "HEAD").strip()
-    newcomer.write(
-        theirs, newcomer.planned(newcomer.SetUp(theirs, "theirs", "main", "perf", f"OWNER/ridgeline@{commit}")), ()
-    )
+    newcomer.write(theirs, newcomer.planned(theirs, "main", "perf", f"OWNER/ridgeline@{commit}"), ())
     stage.script(stage.tools / "python3", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     job = {"workflow_repository": "OWNER/ridgeline", "workflow_sha": commit}
     inputs = {"sha": stage.scene.head, "pool": "", "gpus": ""}

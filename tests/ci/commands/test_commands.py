@@ -196,7 +196,6 @@ def test_a_verb_that_is_not_there_names_the_nearest(typed, said):
     [
         (f"run --seed {2**63}", "is not in the range"),
         ("run --deadline 1e9", "is not in the range 0.1<=x<=86400"),
-        ("run --set num_stages", "expected KEY=VALUE"),
         (f"run --commit-date {10**30} --commit {'a' * 40}", "is not in the range"),
         ("run --out .", "is a directory"),
         (f"run --out {README}/t.jsonl", "cannot be written"),
