@@ -237,14 +237,11 @@ def _ran(request: ScriptRequest, side: LocalCheckout, arch: str, python: str) ->
         run = emulated(words, arch, counting=True, cwd=side.path / request.folder, paths=paths, output=output)
         output.seek(0)
         end = "; ".join(output.read().decode(errors="replace").split("\n")[-LAST - 1 :]).strip("; ")
-    launches: dict[tuple[str, int], Any] = {}
-    seen, times = set[Any](), Counter[str]()
+    of_kernels: dict[str, dict[tuple[str, ...], Any]] = defaultdict(dict)
     for row in run.launches:
-        such = row["kernel"], tuple(row.get("arguments", ()))
-        if "counts" in row and such not in seen:
-            seen.add(such)
-            launches[row["kernel"], times[row["kernel"]]] = row
-            times[row["kernel"]] += 1
+        if "counts" in row:
+            of_kernels[row["kernel"]].setdefault(tuple(row["arguments"]), row)
+    launches = {(kernel, n): row for kernel, rows in of_kernels.items() for n, row in enumerate(rows.values())}
     return Ran(run, end, launches)
 
 
@@ -260,30 +257,32 @@ def _difference(place: tuple[str, int], base: Any, head: Any, arch: str, policy:
     case = f"launch {number + 1}: {', '.join(known['arguments'])}"
     label = f"executed, grid {'x'.join(map(str, known['grid']))}"
 
-    def difference(verdict: CodeVerdict, found: Sequence[CodeFinding] = ()) -> Difference:
-        return Difference(kernel, "script", label, arch, (case,), verdict, tuple(found))
+    found: list[CodeFinding] = []
+    if head is None or base is None:
+        verdict = CodeVerdict.NEW if head else CodeVerdict.GONE
+    elif base["code"] == head["code"] and base["counts"] == head["counts"]:
+        verdict = CodeVerdict.SAME
+    else:
+        found = _findings(base, head, policy)
+        verdict = CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED
+    return Difference(kernel, "script", label, arch, (case,), verdict, tuple(found))
 
-    if head is None:
-        return difference(CodeVerdict.GONE)
-    if base is None:
-        return difference(CodeVerdict.NEW)
-    if base["code"] == head["code"] and base["counts"] == head["counts"]:
-        return difference(CodeVerdict.SAME)
+
+def _findings(base: Any, head: Any, policy: IsaPolicy) -> list[CodeFinding]:
+    """What differs in a launch of other code or counts."""
     bound = Bound(head["busiest"], 100.0)
     sides = [
-        ExecutedLaunch(kernel, "script", arch, case, (case,), CompileStatus.OK, "", _counts(row), bound)
-        for row in (base, head)
+        ExecutedLaunch("", "", "", "", (), CompileStatus.OK, counts=_counts(row), bound=bound) for row in (base, head)
     ]
     found = [*_narrower(sides[0], sides[1], policy), *executed_findings(sides[0], sides[1], policy)]
     if base["grid"] != head["grid"]:
         found.append(CodeFinding("grid", f"grid {base['grid']} → {head['grid']}", judged=False))
     if base["registers"] != head["registers"]:
-        step = [f"{name} {old} → {head['registers'].get(name)}" for name, old in base["registers"].items()
-                if old != head["registers"].get(name)]  # fmt: skip
-        found.append(CodeFinding("registers", ", ".join(step), judged=False))
+        steps = ((name, old, head["registers"].get(name)) for name, old in base["registers"].items())
+        changed = ", ".join(f"{name} {old} → {new}" for name, old, new in steps if old != new)
+        found.append(CodeFinding("registers", changed, judged=False))
     found += [CodeFinding("line", sentence, judged=False) for sentence in _moved(base["lines"], head["lines"])]
-    found = found or [CodeFinding("code", "other code, which executes as much of everything", judged=False)]
-    return difference(CodeVerdict.SLOWER if any(one.judged for one in found) else CodeVerdict.CHANGED, found)
+    return found or [CodeFinding("code", "other code, which executes as much of everything", judged=False)]
 
 
 def _narrower(base: ExecutedLaunch, head: ExecutedLaunch, policy: IsaPolicy) -> Iterator[CodeFinding]:
@@ -311,21 +310,18 @@ def _counts(row: Mapping[str, Any]) -> Executed:
 def _moved(base: Mapping[str, Mapping[str, int]], head: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Lines whose instructions differ most, with what differs; a line is found again by its file and its text."""
     labels: dict[tuple[str, str], str] = {}
-    counts: dict[str, dict[tuple[str, str], Counter[str]]]
-    counts = {"head": defaultdict(Counter), "base": defaultdict(Counter)}
-    for role, lines in (("head", head), ("base", base)):
+    counts: list[dict[tuple[str, str], Counter[str]]] = [defaultdict(Counter), defaultdict(Counter)]
+    for of_side, lines in zip(counts, (head, base), strict=True):
         for place, classes in lines.items():
-            file, _, text = place.partition(": ")
-            name = file.rpartition("/")[2]
+            path, _, text = place.partition(": ")
+            name = path.rpartition("/")[2]
             line = name.rpartition(":")[0], text or name
             labels.setdefault(line, f"{name}: {text}" if text else name)
-            counts[role][line].update(classes)
+            of_side[line].update(classes)
     differing = []
     for line, label in labels.items():
-        before, after = counts["base"][line], counts["head"][line]
-        steps = [
-            f"{name} {before[name]} → {after[name]}" for name in {**before, **after} if before[name] != after[name]
-        ]
+        after, before = (of_side[line] for of_side in counts)
+        steps = [f"{name} {before[name]} → {after[name]}" for name in before | after if before[name] != after[name]]
         if steps and line[0]:
-            differing.append((sum(((before - after) + (after - before)).values()), f"{label}: {', '.join(steps)}"))
+            differing.append(((before - after + (after - before)).total(), f"{label}: {', '.join(steps)}"))
     return [sentence for _, sentence in sorted(differing, reverse=True)[:MOST_LINES]]

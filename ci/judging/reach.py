@@ -6,10 +6,8 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import itertools
 import re
 import tempfile
-import tomllib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from benchmarks import sources
 from benchmarks.reach import COMPILED, DIGITS, Reach, compared, declared, digest, reached, reached_by_all
+from benchmarks.shapes import some_of
 from benchmarks.sources import SourceTree, Unreadable
 from ci.git.command import GitError, git, git_or_none, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
@@ -168,8 +167,12 @@ PINNED = (
 )
 """Files at the root of a repository that pin distributions: of pip, uv, poetry and pdm (their manuals, 2026-11)."""
 
-REQUIREMENT = re.compile(r"^\s*([A-Za-z].*?)(?=\s+--|\s*#|\s*\\|$)", re.MULTILINE)
-"""A line of a requirements file without options, hashes and comments."""
+PINS = (
+    re.compile(r"^\s*([A-Za-z].*?)(?=\s+--|\s*#|\s*\\|$)", re.MULTILINE),
+    re.compile(r"""(?<=["'])([A-Za-z][^"'\n]*)(?=["'])"""),
+    re.compile(r'^name = "(.*)"\nversion = "(.*)"', re.MULTILINE),
+)
+"""A line of a requirements file without options, hashes and comments; a text of TOML; a package of a lock file."""
 
 MAX_NAMED = 3
 """Pins that a sentence names."""
@@ -182,18 +185,15 @@ def pins_not_installed(base: Path, head: Path) -> list[str]:
     """
     pins = {"base": _pins(base), "head": _pins(head)}
     unfit = []
-    for role, own in pins.items():
-        for pin in sorted(own - pins["base" if role == "head" else "head"], key=str):
+    for role, other in (("base", "head"), ("head", "base")):
+        for pin in sorted(pins[role] - pins[other], key=str):
             installed = next((there.version for there in metadata.distributions(name=pin.name)), None)
             if installed and not pin.specifier.contains(installed, True):
-                unfit.append(f"{role} asks for {pin.name}{pin.specifier}, {installed} is installed")
-    if not unfit:
-        return []
-    more = f" and {len(unfit) - MAX_NAMED} more" if len(unfit) > MAX_NAMED else ""
+                unfit.append(f"{role} asks for {pin.name}{pin.specifier} ({installed} is installed)")
     return [
-        f"pins changed that the environment of both sides does not follow: {'; '.join(unfit[:MAX_NAMED])}{more}; "
+        f"pins changed that the environment of both sides does not follow: {some_of(unfit, MAX_NAMED)}; "
         "--env-base and --env-head of `ridgeline ab --help` compare two environments"
-    ]
+    ] * bool(unfit)
 
 
 def _pins(root: Path) -> set[Requirement]:
@@ -201,24 +201,11 @@ def _pins(root: Path) -> set[Requirement]:
     pins = set[Requirement]()
     for path in {path for pattern in PINNED for path in root.glob(pattern) if path.is_file()}:
         if not succeeds(root, "check-ignore", "--quiet", "--", path.relative_to(root).as_posix()):
-            for text in _requirements(path.read_text(encoding="utf-8", errors="replace")):
-                with contextlib.suppress(InvalidRequirement):
-                    pins.add(Requirement(text))
+            text = path.read_text(encoding="utf-8", errors="replace")
+            for found in (found for form in PINS for found in form.finditer(text)):
+                with contextlib.suppress(InvalidRequirement):  # any other line or text
+                    pins.add(Requirement("==".join(found.groups())))
     return {pin for pin in pins if pin.marker is None or pin.marker.evaluate()}
-
-
-def _requirements(text: str) -> Iterator[str]:
-    """Of a requirements file, of the project of a pyproject.toml, or the versions of a lock file."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        yield from REQUIREMENT.findall(text)
-        return
-    project = document.get("project", {})
-    yield from project.get("dependencies", ())
-    yield from itertools.chain(*project.get("optional-dependencies", {}).values())
-    for package in document.get("package", document.get("packages", ())):
-        yield f"{package['name']}=={package.get('version', '')}"
 
 
 def not_recorded(

@@ -130,4 +130,4 @@ def test_a_file_that_git_ignores_pins_nothing(tmp_path):
     (tmp_path / "head" / "uv.lock").write_text('[[package]]\nname = "numpy"\nversion = "1.0"\n')
     assert reach.pins_not_installed(tmp_path / "base", tmp_path / "head") == []
     (tmp_path / "head" / ".gitignore").write_text("")
-    assert "head asks for numpy==1.0, " in reach.pins_not_installed(tmp_path / "base", tmp_path / "head")[0]
+    assert "head asks for numpy==1.0 " in reach.pins_not_installed(tmp_path / "base", tmp_path / "head")[0]
