@@ -183,13 +183,7 @@ def _report(
     if outcome.trials and not succeeds(repository.root, "merge-base", "--is-ancestor", expected.head, "HEAD"):
         untrusted = recorded.UNTRUSTED.format(head=expected.head[:8])
         warnings.insert(0, ReportWarning(f"{plural(len(outcome.trials), 'trial')} judged here; {untrusted}"))
-    return dataclasses.replace(
-        report,
-        base=dataclasses.replace(report.base, commit=expected.base, dirty=False),
-        head=dataclasses.replace(report.head, commit=expected.head, dirty=False),
-        warnings=tuple(warnings),
-        explanations=explanations,
-    )
+    return dataclasses.replace(report, warnings=tuple(warnings), explanations=explanations)
 
 
 @verb(

@@ -21,7 +21,7 @@ from ci.isa import compiled
 from ci.isa.compiled import TARGETS, CompiledTree, CompileStatus, ExecutedLaunch, Metrics, TreeCompiler, Wanted, called
 from ci.isa.judge import CodeVerdict, Difference, IsaJudgement, compare
 from ci.isa.rules import load_policy
-from ci.judging.types import Judgement, Verdict, verdict_of_states
+from ci.judging.types import Judgement, Verdict
 from ci.records.ledger import OWN
 from ci.report.words import plain, plural
 from ci.trials.trial import Trial
@@ -242,7 +242,7 @@ def decided(judgement: Judgement, isa: IsaJudgement | None, trials: Sequence[Tri
             parts.append((by_code, isa.why.rstrip(".")))
         equal = f"machine code of {', '.join(TARGETS)} equal in {same} of {len(differences)} configurations"
         parts.append((by_code, equal))
-        parts += [(Verdict.worst([Verdict.GONE]), f"{gone} of base gone")] if gone else []
+        parts += [(Verdict.CANNOT_TELL, f"{gone} of base gone")] if gone else []
     elif isa and isa.warnings and unseen:
         parts.append((Verdict.CANNOT_TELL, f"machine code was not compared: {isa.warnings[0]}"))
     parts += [(Verdict.SAME, f"{plural(right, 'case')} right")] if right else []
@@ -301,8 +301,8 @@ def executed(
         known = {_arm(line, renamed) for ended in of_base for line in ended.said if _FAULT.match(line)}
         new = [line for line in faults if _arm(line, {}) not in known]
         old = [f"not right in base either: {line}" for line in faults if line not in new]
-        status = verdict_of_states(Status.UNTIMED if new else Status.WRONG, Status.WRONG)
-        verdict, why = Verdict.worst([judgement.verdict, Verdict(status)]), judgement.why
+        verdict = Verdict.worst([judgement.verdict, Verdict.BROKEN if new else Verdict.CANNOT_TELL])
+        why = judgement.why
         if new or verdict is not judgement.verdict:
             more = f"`ridgeline verify --arch gfx942 --arch gfx950 --kernel {faulty[0]}` says more"
             why = f"{[*new, *old][0]}; {more}; {why}"

@@ -12,7 +12,6 @@ import hashlib
 import itertools
 import json
 import os
-import re
 import stat
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -35,15 +34,11 @@ class RecordError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Rejected:
-    """A line that is not used: its number from 1 (0: the whole file), what is wrong with it, its bytes.
-
-    interrupted: an interrupted writer explains it; the trials before and after it are whole.
-    """
+    """A line that is not used: its number from 1 (0: the whole file), what is wrong with it, its bytes."""
 
     number: int
     why: str
     line: bytes = b""
-    interrupted: bool = False
 
     def at(self, path: Path) -> str:
         """Where it stands, for people."""
@@ -100,10 +95,10 @@ def _parsed(content: bytes, name: str) -> TrialFile:
     if damage and content[-1:] != b"\n":
         lines.pop()  # a line that the damage cut off
     parsed = parse(lines, 1, checked=f".{digest_of(content)}." in name)
-    strange = [line for line in parsed.rejected if not line.interrupted]
-    if len(strange) > 1 and not (damage or parsed.trials or parsed.causes):
+    if len(parsed.rejected) > 1 and not (damage or parsed.trials or parsed.causes):
+        first = parsed.rejected[0]
         why = (
-            f"none of its {len(parsed.rejected):,} lines is a trial (line {strange[0].number}: {strange[0].why}); "
+            f"none of its {len(parsed.rejected):,} lines is a trial (line {first.number}: {first.why}); "
             "`ridgeline run --help` says how to write one, `ridgeline records import --help` reads those of other tools"
         )
         return TrialFile(Path(), (), (Rejected(0, why),))
@@ -120,28 +115,23 @@ class Followed:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self._offset, self._lines, self._size = path, 0, 0, -1
-        self._file = TrialFile(path)
+        self.path, self._offset, self._lines, self._file = path, 0, 0, TrialFile(path)
 
     def read(self) -> TrialFile:
         """The file as it is now."""
-        size = self.path.stat().st_size if self.path.exists() else 0
-        if size == self._size or not size:
+        if not self.path.exists():
             return self._file
-        self._size = size
         with self.path.open("rb") as file:
-            packed = file.read(2) == GZIP
-            file.seek(0 if packed else self._offset)
-            new = file.read()
-        if packed:
-            self._file = read(self.path)
-            return self._file
-        *lines, _ = new.split(b"\n")
-        more = parse(lines, self._lines + 1, {trial.id: trial for trial in self._file.trials})
-        self._offset, self._lines = self._offset + sum(len(line) + 1 for line in lines), self._lines + len(lines)
-        before = self._file
-        trials, rejected = (*before.trials, *more.trials), (*before.rejected, *more.rejected)
-        self._file = TrialFile(self.path, trials, rejected, (*before.causes, *more.causes))
+            if file.read(2) == GZIP:
+                return read(self.path)
+            file.seek(self._offset)
+            *lines, _ = file.read().split(b"\n")
+        if lines:
+            before = self._file
+            more = parse(lines, self._lines + 1, {trial.id: trial for trial in before.trials})
+            self._offset, self._lines = self._offset + sum(len(line) + 1 for line in lines), self._lines + len(lines)
+            parts = ((*getattr(before, name), *getattr(more, name)) for name in ("trials", "rejected", "causes"))
+            self._file = TrialFile(self.path, *parts)
         return self._file
 
 
@@ -209,10 +199,9 @@ def parse_line(
     try:
         return _read(_value(text), text, shared, checked)
     except json.JSONDecodeError as error:
-        if is_cut_off(text, error):
-            why = f"the line is torn, its writer was interrupted: {error.msg} at character {error.pos}"
-            return Rejected(number, why, line, interrupted=True)
-        return Rejected(number, f"not JSON: {error.msg} at character {error.pos}", line)
+        torn = text.startswith("{") and not text.endswith("}") and error.msg != "Extra data"
+        what = "the line is torn, its writer was interrupted" if torn else "not JSON"
+        return Rejected(number, f"{what}: {error.msg} at character {error.pos}", line)
     except RecursionError:
         return Rejected(number, "nested too deeply for a trial", line)
     except Unfit as error:
@@ -234,12 +223,6 @@ def _read(data: Any, text: str, shared: Shared, checked: bool) -> Trial | str | 
     return Trial.of(data, lambda: text, checked)
 
 
-def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
-    """Whether JSON that failed only lacks its end: in a string, or in the last token of an object that is open."""
-    rest = re.fullmatch(r"[\w.+-]*", text[error.pos :])
-    return text.startswith("{") and (error.msg.startswith("Unterminated") or bool(rest) and error.msg != "Extra data")
-
-
 def unpacked(content: bytes) -> tuple[bytes, tuple[Rejected, ...]]:
     """What can be unpacked of a gzip file (trials are appended as members of their own), and why the rest cannot."""
     if content[:2] != GZIP:
@@ -249,7 +232,7 @@ def unpacked(content: bytes) -> tuple[bytes, tuple[Rejected, ...]]:
         for part in _members(content):
             parts.append(part)
     except (zlib.error, EOFError) as error:
-        return b"".join(parts), (Rejected(0, str(error), interrupted=True),)
+        return b"".join(parts), (Rejected(0, str(error)),)
     return b"".join(parts), ()
 
 
