@@ -270,23 +270,19 @@ def study(given: Given) -> int:
         if not given.dry_run:
             wait_for_turn()
         checkout, console = one_checkout(given), err_console()
-        parts = studying.ready(declared, checkout.path, console, given.cases, given.arch)
-        if given.dry_run:
-            plan = studying.planned(parts)
-            if given.as_json:
-                print_json({declared.name: plan})
-            else:
-                cells = tuple(tuple(str(value).strip("[]{}") for value in part.values()) for part in plan)
-                click.echo(markdown(Sheet(declared.name, tuple(plan[0]), cells, 3)), nl=False)
-            return PASS
         sources = [project.place(f"{WORKING}/{declared.name}.jsonl")]
-        left = studying.measured(declared, parts, checkout, sources[0], given.budget, console)
-    for rows in studying.read(declared, sources):
-        place = studying.folder_of(given.results, declared.name, rows.machine)
-        if rows.lines:
-            studying.keep(place, rows.lines)
-            [rows] = studying.read(declared, [place])
-        _show_study(declared, studying.render(declared, rows, place, left), given.as_json)
+        plans = studying.plans(declared, checkout, sources[0], console, given.cases, given.arch)
+        if given.dry_run:
+            rows = list(map(studying.planned, plans))
+            if given.as_json:
+                print_json({declared.name: rows})
+            else:
+                cells = tuple(tuple(str(value).strip("{}") for value in row.values()) for row in rows)
+                click.echo(markdown(Sheet(declared.name, tuple(rows[0]), cells, 1)), nl=False)
+            return PASS
+        left = studying.measured(plans, given.budget, console)
+    for folder in studying.keep(declared, sources, given.results):
+        _show_study(declared, studying.render(declared, folder, left), given.as_json)
     return NO_VERDICT if left else PASS
 
 

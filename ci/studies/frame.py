@@ -12,7 +12,6 @@ import dataclasses
 import fnmatch
 import itertools
 import math
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,8 +21,8 @@ from matplotlib.figure import Figure
 
 from benchmarks.points import Knobs
 from ci.records import derived
-from ci.sweeps.measured import Measured, observations
-from ci.trials.trial import DeclaredCase
+from ci.sweeps.measured import Measured
+from ci.trials.trial import SPACED, DeclaredCase, Trial
 from kernels.hardware import Hardware
 
 Value = bool | int | float | str
@@ -62,6 +61,12 @@ class Tried:
     def at(self, case: str) -> bool:
         """Whether a case takes part."""
         return not self.cases or any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases)
+
+    def combinations(self) -> list[Knobs]:
+        """Every combination of the values (with `each` every value of every knob alone); one empty set for none."""
+        if self.each:
+            return [{name: value} for name, values in self.knobs.items() for value in values]
+        return [dict(zip(self.knobs, values, strict=True)) for values in itertools.product(*self.knobs.values())]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +119,17 @@ class Study:
         """Its operators, in the order of the parts."""
         return tuple(dict.fromkeys(part.operator for part in self.parts))
 
+    def has(self, trial: Trial) -> bool:
+        """Whether a trial is a line of it."""
+        if not trial.sweep or trial.sweep.regime != SPACED:
+            return False
+        declared = trial.declaration()
+        cases = [
+            declared.cases.get(case, DeclaredCase(case)) if declared else DeclaredCase(case) for case in trial.cases
+        ]
+        parts = [part for part in self.parts if part.operator == trial.operator]
+        return any(part.has(case.name, case.world) for part in parts for case in cases)
+
 
 Series = pd.Series
 
@@ -155,19 +171,13 @@ def of_sweeps(measured: Iterable[Measured]) -> pd.DataFrame:
 
 
 def _rows_of_sweep(measured: Measured) -> pd.DataFrame:
-    frame, calls = measured.frame, dict[tuple[str, ...], list[float]]()
-    for (*point, _), seen in observations(measured.trials).items():
-        own = calls.setdefault(tuple(point), [])
-        own += (seconds for each in seen if each.arm.ok for seconds in each.arm.whole_s)
-    of_case, baseline, whole_s = [], [], []
-    for operator, case, backend, point in frame[["operator", "case", "backend", "point"]].itertuples(index=False):
+    frame, of_case, baseline = measured.frame, [], []
+    for operator, case, backend in frame[["operator", "case", "backend"]].itertuples(index=False):
         declaration = measured.declarations.get(operator)
         declared = (declaration.cases if declaration else {}).get(case, DeclaredCase(case))
         cost = dataclasses.asdict(declared.cost)
         of_case.append({"dims": dict(declared.shape), "dtype": declared.dtype, "world": declared.world, **cost})
         baseline.append(bool(declaration and backend in declaration.baselines))
-        seconds = calls.get((operator, case, backend, point))
-        whole_s.append(statistics.median(seconds) if seconds else math.nan)
     names = ("arch", "device", "market_name", "compute_units", "chip_id", "memory_bytes", "kind", "count")
     machine = {name: getattr(measured.machine, name) for name in names}
     return pd.concat([frame, pd.DataFrame(of_case, index=frame.index)], axis=1).assign(
@@ -177,15 +187,7 @@ def _rows_of_sweep(measured: Measured) -> pd.DataFrame:
         commit=measured.origin.commit or "",
         kernel=frame["operator"],
         baseline=baseline,
-        whole_s=whole_s,
     )
-
-
-def belongs(rows: pd.DataFrame, parts: Sequence[StudyPart]) -> Series:
-    """Whether the case of each row is one of a study's parts."""
-    places = zip(rows["operator"], rows["case"], rows["world"], strict=True)
-    mine = [any(part.operator == name and part.has(case, int(world)) for part in parts) for name, case, world in places]
-    return pd.Series(mine, index=rows.index, dtype=bool)
 
 
 # ---- which rows, and how they are listed -----------------------------------------------------------------------------

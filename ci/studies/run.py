@@ -7,12 +7,11 @@ The folder of a study on a machine, `results/studies/NAME/MACHINE/`, has trials.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import gzip
 import itertools
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -25,19 +24,21 @@ from ci.git.repository import LocalCheckout
 from ci.records import derived
 from ci.report.model import Sheet, markdown
 from ci.studies import plots
-from ci.studies.frame import KEYS, Study, StudyError, StudyPart, Tried, belongs, of_sweeps
+from ci.studies.frame import KEYS, Study, StudyError, StudyPart, Tried, of_sweeps
 from ci.sweeps import catalogue
 from ci.sweeps.catalogue import BackendOffer, Catalogue
-from ci.sweeps.measured import Measured, read_all
-from ci.sweeps.pruning import PointCompiler, Pruned, Rungs, prune
+from ci.sweeps.measured import gathered
+from ci.sweeps.pruning import PointCompiler, Rungs, prune
 from ci.sweeps.run import SweepPlan, measure, sweep_id
+from ci.trials.file import read
+from ci.trials.trial import Trial
 from ci.whole_files import replace
 
 WHOLE_CALLS = 30
 """Calls timed from the host's side: a launch from Python scatters by some 5 % and the median of 30 by 1 % (1.25 * 5 % /
 sqrt(30), the standard error of a median), and at 50 us a call they cost 5 ms with their flushes."""
 
-# ---- from a declaration to points ------------------------------------------------------------------------------------
+# ---- from a declaration to points, measured --------------------------------------------------------------------------
 
 
 def points(part: StudyPart, offered: Catalogue, cases: Sequence[str] = ()) -> dict[str, list[Point]]:
@@ -45,163 +46,99 @@ def points(part: StudyPart, offered: Catalogue, cases: Sequence[str] = ()) -> di
 
     cases: patterns, only these.  Raises StudyError where nothing matches, or a declared knob does not exist.
     """
-    by_case: dict[str, dict[str, BackendOffer]] = {}
-    for offer in offered.offers:
-        if part.has(offer.case, offer.world):
-            by_case.setdefault(offer.case, {})[offer.backend] = offer
-    if not by_case:
+    names = dict.fromkeys(offer.case for offer in offered.offers if part.has(offer.case, offer.world))
+    if not names:
         wanted = f"{', '.join(part.cases[:4])} on {' or '.join(map(str, part.ranks))} ranks"
         raise StudyError(f"no case of {part.operator} matches {wanted}; it has {some_of(offered.cases, 8)}")
     chosen = Tried(cases=tuple(cases))
-    return {case: _points(part, case, of, offered.arch) for case, of in by_case.items() if chosen.at(case)}
+    return {case: _points(part, case, offered) for case in names if chosen.at(case)}
 
 
-def _points(part: StudyPart, case: str, offers: Mapping[str, BackendOffer], arch: str) -> list[Point]:
-    arms = [Point(case, name) for name in (part.anchor, *part.arms) if name in offers]
+def _points(part: StudyPart, case: str, offered: Catalogue) -> list[Point]:
+    arms = [Point(case, name) for name in (part.anchor, *part.arms) if offered.of(case, name)]
     for tried in part.tried:
-        offer = offers.get(tried.backend)
-        if offer and not offer.why_not and tried.on(arch) and tried.at(case):
-            arms += (Point(case, tried.backend, knobs) for knobs in overrides(tried, offer, part.operator))
+        offer = offered.of(case, tried.backend)
+        if offer and not offer.why_not and tried.on(offered.arch) and tried.at(case):
+            arms += (Point(case, tried.backend, knobs) for knobs in overrides(tried, offer))
     return list({point.label: point for point in arms}.values())
 
 
-def overrides(tried: Tried, offer: BackendOffer, operator: str) -> Iterator[Knobs]:
+def overrides(tried: Tried, offer: BackendOffer) -> Iterator[Knobs]:
     """Knob sets over config(), as far as they differ from it."""
-    for name in dict.fromkeys(name for knobs in (tried.knobs, *tried.points) for name in knobs):
+    for name in itertools.chain(*tried.points, tried.knobs):
         if name not in offer.knobs:
             has = f"its knobs are: {', '.join(offer.knobs) or 'none'}"
-            raise StudyError(f"{operator}: backend {offer.backend} has no knob {name!r}; {has}")
+            raise StudyError(f"{offer.operator}: backend {offer.backend} has no knob {name!r}; {has}")
     bases = [*(offer.candidates if tried.candidates else ()), *tried.points] or [{}]
-    for base, change in itertools.product(bases, combinations(tried)):
+    for base, change in itertools.product(bases, tried.combinations()):
         yield offer.overrides({**offer.whole({}), **base, **change})
 
 
-def combinations(tried: Tried) -> list[Knobs]:
-    """Every combination of the values (or, with `each`, every value of every knob alone); one empty set for none."""
-    if tried.each:
-        return [{name: value} for name, values in tried.knobs.items() for value in values]
-    return [dict(zip(tried.knobs, values, strict=True)) for values in itertools.product(*tried.knobs.values())]
+def plans(
+    study: Study, checkout: LocalCheckout, out: Path, console: Console, cases: Sequence[str], arch: str | None
+) -> Iterator[SweepPlan]:
+    """A sweep for every part that has one of some cases (patterns; () is all).  StudyError where none has.
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ReadyPart:
-    """A part of a study on an architecture.  points: by case; compiler: by whose code some need no time."""
-
-    part: StudyPart
-    catalogue: Catalogue
-    points: Mapping[str, Sequence[Point]]
-    compiler: PointCompiler
-    rungs: Rungs
-
-    @functools.cached_property
-    def pruned(self) -> Pruned:
-        """What is left to be measured.  Compiling ahead takes seconds: it waits until it is the part's turn."""
-        return prune(self.catalogue, self.points, self.anchors, self.compiler)
-
-    @property
-    def anchors(self) -> dict[str, str]:
-        """The anchor of each case."""
-        return dict.fromkeys(self.points, self.part.anchor)
-
-    @property
-    def world(self) -> int:
-        """The most ranks of its cases."""
-        return self.catalogue.world(self.points)
-
-
-def ready(study: Study, tree: Path, console: Console, cases: Sequence[str], arch: str | None) -> list[ReadyPart]:
-    """Every part of a study that has one of some cases (patterns; () is all).  StudyError where none has.
-
-    arch: another one than this machine's, for which nothing is launched.
+    arch: another one than this machine's, for which nothing is launched.  Points are compiled ahead, which takes
+    seconds, when it is the part's turn.
     """
-    compiler = PointCompiler(tree, console, launched=arch is None)
-    offered = {operator: catalogue.ask(operator, tree, arch=arch) for operator in study.operators}
-    repeats = None if study.halving else (study.rounds,) * study.trials
-    parts = []
-    for part in study.parts:
-        own = offered[part.operator]
-        if wanted := points(part, own, cases):
-            rungs = Rungs.of(part.operator, harness.machine_kind(), repeats or (), halving=study.halving)
-            parts.append(ReadyPart(part, own, wanted, compiler, rungs))
+    compiler = PointCompiler(checkout.path, console, launched=arch is None)
+    offered = {operator: catalogue.ask(operator, checkout.path, arch=arch) for operator in study.operators}
+    parts = [(part, own) for part in study.parts if (own := points(part, offered[part.operator], cases))]
     if not parts:
         raise StudyError(f"no case of the study {study.name} fits {', '.join(cases)}")
-    return parts
-
-
-# ---- measured --------------------------------------------------------------------------------------------------------
-
-
-def measured(
-    study: Study,
-    parts: Sequence[ReadyPart],
-    checkout: LocalCheckout,
-    out: Path,
-    budget_min: float | None,
-    console: Console,
-) -> list[str]:
-    """Measure what the file lacks, part by part; a sentence on what is left of each.  KeyboardInterrupt on Ctrl-C."""
-    left, began = list[str](), time.monotonic()
-    for number, ready_part in enumerate(parts, 1):
-        operator, pruned = ready_part.part.operator, ready_part.pruned
-        console.print(f"{study.name}, part {number} of {len(parts)}: {operator}, {len(ready_part.points)} cases")
-        if not pruned.count:
-            continue
-        spent_min = (time.monotonic() - began) / 60 * ready_part.world
-        plan = SweepPlan(
-            sweep_id(operator, checkout, ready_part.rungs, out),
+    repeats = () if study.halving else (study.rounds,) * study.trials
+    for part, own in parts:
+        operator, anchors = part.operator, dict.fromkeys(own, part.anchor)
+        rungs = Rungs.of(operator, harness.machine_kind(), repeats, halving=study.halving)
+        yield SweepPlan(
+            sweep_id(operator, checkout, rungs, out),
             operator,
             checkout,
-            pruned,
-            ready_part.anchors,
+            prune(offered[operator], own, anchors, compiler),
+            anchors,
             out,
-            ready_part.rungs,
-            budget_min=None if budget_min is None else max(budget_min - spent_min, 0.0),
-            world=ready_part.world,
+            rungs,
+            world=offered[operator].world(own),
             shared=True,
             whole_calls=WHOLE_CALLS if study.whole_call else 0,
         )
-        ended = measure(plan, console)
-        if ended.left:
-            left.append(f"{operator}: {ended.left.count} points are not measured yet: {ended.why}")
-    if not out.exists():
-        why = [*left, *(dropped.why for part in parts for dropped in part.pruned.dropped)]
-        nothing = "; ".join(dict.fromkeys(why[:3])) or "no point is left"
-        raise StudyError(f"the study {study.name} measured nothing: {nothing}")
+
+
+def measured(plans: Iterable[SweepPlan], budget_min: float | None, console: Console) -> list[str]:
+    """Measure what the file lacks, part by part; a sentence on what is left of each.  KeyboardInterrupt on Ctrl-C."""
+    left, dropped, began, plan = list[str](), list[str](), time.monotonic(), None
+    for plan in plans:
+        console.print(f"{plan.operator}: {len(plan.anchors)} cases")
+        dropped += (point.why for point in plan.pruned.dropped)
+        if plan.pruned.count:
+            spent_min = (time.monotonic() - began) / 60 * plan.world
+            budget = None if budget_min is None else max(budget_min - spent_min, 0.0)
+            ended = measure(dataclasses.replace(plan, budget_min=budget), console)
+            if ended.left:
+                left.append(f"{plan.operator}: {ended.left.count} points are not measured yet: {ended.why}")
+    if plan and not plan.out.exists():
+        nothing = "; ".join(dict.fromkeys([*left, *dropped][:3])) or "no point is left"
+        raise StudyError(f"nothing was measured: {nothing}")
     return left
 
 
-# ---- a dry run -------------------------------------------------------------------------------------------------------
-
-
-def planned(parts: Sequence[ReadyPart]) -> list[dict[str, object]]:
-    """What would be measured, part by part, as JSON values."""
-    return [
-        {
-            "operator": part.part.operator,
-            "arch": part.catalogue.arch,
-            "ranks": list(part.part.ranks),
-            "cases": len(part.points),
-            "points": sum(map(len, part.points.values())),
-            "measured": part.pruned.count,
-            "left_out": part.pruned.reasons(),
-        }
-        for part in parts
-    ]
+def planned(plan: SweepPlan) -> dict[str, object]:
+    """What would be measured, as JSON values."""
+    left_out = plan.pruned.reasons()
+    return {
+        "operator": plan.operator,
+        "ranks": plan.world,
+        "cases": len(plan.anchors),
+        "points": plan.pruned.count + sum(left_out.values()),
+        "measured": plan.pruned.count,
+        "left_out": left_out,
+    }
 
 
 # ---- the folder of a study on a machine: its record, and all that is rendered from it --------------------------------
 
 RECORD = "trials.jsonl.gz"
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class StudyRows:
-    """What one machine measured of a study.  facts: where and when.  lines: those that its record should keep."""
-
-    machine: str
-    frame: pd.DataFrame
-    facts: dict[str, str]
-    lines: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,24 +152,56 @@ class Rendered:
     findings: tuple[str, ...]
 
 
-def folder_of(results: Path, study: str, machine: str) -> Path:
-    """Where a study of a machine is kept; `studies` is a folder of results beside those of machines."""
-    return results / "studies" / study / machine
+def _trials(study: Study, path: Path) -> list[Trial]:
+    return [trial for trial in read(path).trials if study.has(trial)] if path.exists() else []
 
 
-def keep(folder: Path, lines: Iterable[str]) -> None:
-    """Add lines to the record of a folder, each once, in the order of their moments; the same lines, the same bytes."""
-    path = folder / RECORD
-    old = gzip.decompress(path.read_bytes()).decode().splitlines() if path.exists() else []
-    by_id = {json.loads(line)["id"]: line for line in (*old, *lines) if line.strip()}
-    ordered = sorted(by_id.items(), key=lambda entry: (json.loads(entry[1])["started_at"], entry[0]))
-    text = "".join(f"{line}\n" for _, line in ordered)
-    replace(path, gzip.compress(text.encode(), mtime=0))
+def keep(study: Study, sources: Sequence[Path], results: Path) -> list[Path]:
+    """Add what trial files, and folders of the study, hold of it to the record of each machine; returns the folders.
+
+    They are `results/studies/NAME/MACHINE`, beside the folders of machines.  A record has each line once, in the order
+    of their moments; the same lines, the same bytes.  StudyError if there is no line of the study.
+    """
+    trials = [trial for path in sources for trial in _trials(study, path / RECORD if path.is_dir() else path)]
+    if not trials:
+        named = ", ".join(map(str, sources))
+        raise StudyError(f"{named}: nothing of the study {study.name}, which has {', '.join(study.operators)}")
+    folders = []
+    for machine in dict.fromkeys(trial.machine.name for trial in trials):
+        folders.append(results / "studies" / study.name / machine)
+        path, own = folders[-1] / RECORD, (trial for trial in trials if trial.machine.name == machine)
+        by_id = {trial.id: trial for trial in (*_trials(study, path), *own)}
+        ordered = sorted(by_id.values(), key=lambda trial: (trial.started_at, trial.id))
+        text = "".join(f"{trial.text}\n" for trial in ordered)
+        replace(path, gzip.compress(text.encode(), mtime=0))
+    return folders
 
 
-def render(study: Study, measured: StudyRows, folder: Path, remarks: Sequence[str] = ()) -> Rendered:
-    """Write table, figures and study.json from the rows of one machine; remarks: what else is not measured."""
-    rows, facts = measured.frame, measured.facts
+ORDER = ["operator", "world", "case", "backend", "point"]
+"""Of rows: the same lines give the same files, whatever order they come in."""
+
+
+def rows_of(study: Study, folder: Path) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The rows of the record of a folder, and where and when they come from.
+
+    Of a point that was measured twice the newest counts.
+    """
+    sweeps = sorted(gathered(_trials(study, folder / RECORD)), key=lambda sweep: sweep.started_at)
+    rows = of_sweeps(sweeps).drop_duplicates(KEYS, keep="last").sort_values(ORDER, kind="stable").reset_index(drop=True)
+    row, hardware = rows.iloc[0], derived.hardware_of(rows.iloc[0])
+    facts = {
+        "machine": str(row["machine"]),
+        "device": hardware.market_name if hardware else str(row["device"]),
+        "versions": ", ".join(dict.fromkeys(f"Python {own.environment.python}, {own.versions}" for own in sweeps)),
+        "commit": ", ".join(dict.fromkeys(commit[:8] for commit in rows["commit"] if commit)) or "local changes",
+        "date": sweeps[-1].started_at[:10],
+    }
+    return rows, facts
+
+
+def render(study: Study, folder: Path, remarks: Sequence[str] = ()) -> Rendered:
+    """Write table, figures and study.json from the record of a folder; remarks: what else is not measured."""
+    rows, facts = rows_of(study, folder)
     table, findings, drawn = study.table(rows), tuple(study.findings(rows)), []
     with plots.style():
         for name, figure in study.figures(rows):
@@ -277,49 +246,3 @@ def waiting(study: Study, rows: pd.DataFrame) -> list[str]:
         most = own["why"].astype(str).value_counts()
         sentences.append(f"{operator}, {backend}: {len(own)} {status}: {most.index[0]} ({most.iloc[0]} of them)")
     return sentences
-
-
-# ---- the rows of a study from what was measured before ---------------------------------------------------------------
-
-
-ORDER = ["operator", "world", "case", "backend", "point"]
-"""Of rows: the same lines give the same files, whatever order they come in."""
-
-
-def read(study: Study, sources: Sequence[Path]) -> list[StudyRows]:
-    """What trial files, and folders of the study on a machine, hold of it, by machine.  StudyError if that is nothing.
-
-    Of a point that was measured twice the newest counts.
-    """
-    by_machine: dict[str, list[Measured]] = {}
-    for sweep in read_all(path / RECORD if path.is_dir() else path for path in sources):
-        by_machine.setdefault(sweep.origin.machine, []).append(sweep)
-    rows = [_of_machine(study, machine, sweeps) for machine, sweeps in by_machine.items()]
-    if not any(len(own.frame) for own in rows):
-        named = ", ".join(map(str, sources))
-        raise StudyError(f"{named}: nothing of the study {study.name}, which has {', '.join(study.operators)}")
-    return [own for own in rows if len(own.frame)]
-
-
-def _of_machine(study: Study, machine: str, sweeps: Iterable[Measured]) -> StudyRows:
-    ordered = sorted(sweeps, key=lambda sweep: sweep.started_at)
-    rows = of_sweeps(ordered)
-    rows = rows[belongs(rows, study.parts) & (rows["regime"] == "spaced")].drop_duplicates(KEYS, keep="last")
-    cases = set(zip(rows["operator"], rows["case"], strict=True))
-    trials = [trial for sweep in ordered for trial in sweep.trials]
-    lines = (trial.text for trial in trials if {(trial.operator, case) for case in trial.cases} & cases)
-    versions = ", ".join(dict.fromkeys(f"Python {sweep.environment.python}, {sweep.versions}" for sweep in ordered))
-    date = max((sweep.started_at[:10] for sweep in ordered), default="")
-    rows = rows.sort_values(ORDER, kind="stable").reset_index(drop=True)
-    return StudyRows(machine, rows, _facts(rows, versions, date), tuple(lines))
-
-
-def _facts(rows: pd.DataFrame, versions: str, date: str) -> dict[str, str]:
-    """Where and when the rows of one machine come from; {} without rows."""
-    if not len(rows):
-        return {}
-    row, commits = rows.iloc[0], dict.fromkeys(str(commit)[:8] for commit in rows["commit"] if commit)
-    hardware = derived.hardware_of(row)
-    device = hardware.market_name if hardware else str(row["device"])
-    commit = ", ".join(commits) or "local changes"
-    return {"machine": str(row["machine"]), "device": device, "versions": versions, "commit": commit, "date": date}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import functools
 import itertools
 import json
 import math
@@ -139,9 +140,13 @@ class Catalogue:
         """The most ranks of some cases."""
         return max((offer.world for offer in self.offers if offer.case in cases), default=1)
 
+    @functools.cached_property
+    def _by_name(self) -> dict[tuple[str, str], BackendOffer]:
+        return {(offer.case, offer.backend): offer for offer in self.offers}
+
     def of(self, case: str, backend: str) -> BackendOffer | None:
         """The offer of a backend in a case."""
-        return next((offer for offer in self.offers if offer.case == case and offer.backend == backend), None)
+        return self._by_name.get((case, backend))
 
     def chosen(self, cases: Sequence[str], backends: Sequence[str], tiers: Sequence[str]) -> Catalogue:
         """Those that are asked for: by name or pattern, else by tier.  SweepError names what fits nothing."""

@@ -37,11 +37,11 @@ KEY = ("operator", "case", "backend", "point", "regime")
 RATIO = ("ratio", "low", "high")
 OF_CODE = ("status", "seconds", *RATIO, "trials", "rounds", "rung")
 """What a point has of the one that was timed in its place."""
-COLUMNS = (*KEY, "is_anchor", "anchor", "knobs", "config", "why", *OF_CODE, "equal_to")
+COLUMNS = (*KEY, "is_anchor", "anchor", "knobs", "config", "why", *OF_CODE, "whole_s", "equal_to")
 """point: id, "" for a backend as it is.  knobs: what the point overrides; config: all knobs of the launch (dicts).
-seconds: median over trials of trial medians.  ratio, low, high: time / time of the anchor and its interval.  rung: the
-highest it was measured in.  equal_to: the point (or backend) that was timed in its place, "" for none.  Times are NaN
-unless status is "ok"."""
+seconds: median over trials of trial medians; whole_s: median of calls seen from the host.  ratio, low, high: time /
+time of the anchor and its interval.  rung: the highest it was measured in.  equal_to: the point (or backend) that was
+timed in its place, "" for none.  Times are NaN unless status is "ok"."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +211,7 @@ def _row(key: Key, seen: Sequence[Observation]) -> dict[str, Any]:
     good = [one for one in seen if one.arm.ok] if status is Status.OK else []
     point, batch = key[3], last.batch
     knobs = dict(batch.points[point].knobs) if point in batch.points else {}
+    calls = [seconds for one in good for seconds in one.arm.whole_s]
     return {
         **dict(zip(KEY, key, strict=True)),
         "is_anchor": _is_anchor(key, seen),
@@ -223,6 +224,7 @@ def _row(key: Key, seen: Sequence[Observation]) -> dict[str, Any]:
         "trials": _trials(good),
         "rounds": sum(one.arm.rounds for one in good),
         "rung": max(one.batch.rung for one in seen),
+        "whole_s": statistics.median(calls) if calls else math.nan,
         "equal_to": seen[-1].arm.same_as,
     }
 

@@ -11,15 +11,13 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from benchmarks.points import Point
 from ci.studies import frame, plots, run
 from ci.studies.declared import study_named
 from ci.studies.declared.grouped_gemm import GROUPED_GEMM
 from ci.studies.frame import Study, StudyPart, Tried, best_choices, listed, losses, timed
-from ci.studies.run import ReadyPart
-from ci.sweeps.catalogue import Catalogue
+from ci.sweeps.catalogue import BackendOffer, Catalogue
 from ci.sweeps.measured import gathered
-from ci.sweeps.pruning import PointCompiler, Pruned, Rungs
+from ci.sweeps.pruning import Pruned
 from ci.sweeps.run import Progressed
 from ci.trials.trial import Trial
 from tests.ci import made_trials
@@ -96,54 +94,56 @@ RECORDED = sorted(ROOT.glob(f"results/studies/*/*/{run.RECORD}"))
 def test_what_is_recorded_is_what_its_lines_give(told, tmp_path):
     """To the byte: table, findings, and what waits; every figure is drawn."""
     place, study = told.parent, study_named(told.parts[-3])
-    [rows] = run.read(study, [place])
-    run.render(study, rows, tmp_path)
+    [folder] = run.keep(study, [place], tmp_path)
+    run.render(study, folder)
+    assert (folder / run.RECORD).read_bytes() == told.read_bytes()
     texts = ("table.csv", "table.md", "study.json")
-    assert {name: (tmp_path / name).read_text() for name in texts} == {
-        name: (place / name).read_text() for name in texts
-    }
-    assert {path.name for path in tmp_path.glob("*.svg")} == {path.name for path in place.glob("*.svg")}
+    assert {name: (folder / name).read_text() for name in texts} == {name: (place / name).read_text() for name in texts}
+    assert {path.name for path in folder.glob("*.svg")} == {path.name for path in place.glob("*.svg")}
 
 
-def read(study, *paths):
-    return run.read(study, list(paths))
+def kept(tmp_path, found, name="a"):
+    """The folder of a machine's record of the lines."""
+    [folder] = run.keep(STUDY, [written(tmp_path / f"{name}.jsonl", found)], tmp_path / name)
+    return folder
+
+
+def frame_of(folder):
+    return run.rows_of(STUDY, folder)[0]
 
 
 def test_a_folder_has_table_figures_and_what_is_missing(tmp_path):
-    [rows] = read(STUDY, written(tmp_path / "a.jsonl", lines()))
-    first, second = (run.render(STUDY, rows, tmp_path / name) for name in "ab")
+    a, b = (kept(tmp_path, lines(), name) for name in "ab")
+    first, second = run.render(STUDY, a), run.render(STUDY, b)
     assert first.figures == ("times", "heat"), "no call was timed from the host, and torch has no row"
-    assert (tmp_path / "a" / "times.svg").read_bytes() == (tmp_path / "b" / "times.svg").read_bytes()
-    for text in ("Times", "num_stages=2", "time, µs", rows.machine, rows.facts["commit"]):
-        assert text in (tmp_path / "a" / "times.svg").read_text(), text
+    assert (a / "times.svg").read_bytes() == (b / "times.svg").read_bytes()
+    for text in ("Times", "num_stages=2", "time, µs", made_trials.MACHINE["name"], made_trials.HEAD[:8]):
+        assert text in (a / "times.svg").read_text(), text
     assert first.waits == (
         "gemm_all_scatter on 2 ranks: not measured yet",
         "gemm_all_scatter on 8 ranks: waits for 8 GPUs; this machine has 2",
         "gemm, triton: 2 wrong: one sentence (2 of them)",
     )
-    text = (tmp_path / "a" / "table.md").read_text()
+    text = (a / "table.md").read_text()
     assert text.startswith("**Made | by hand**\n\n| case | backend | changed knobs | time, µs | speed, TFLOPS |")
     assert text.endswith(f"\n- {first.waits[-1]}\n")
-    assert json.loads((tmp_path / "a" / "study.json").read_text())["guidance"] == list(first.findings)
+    assert json.loads((a / "study.json").read_text())["guidance"] == list(first.findings)
     assert "num_stages=2; loses 0.0%" in second.findings[0]
-    [rows] = read(STUDY, written(tmp_path / "b.jsonl", lines(whole=[2e-3])))
-    assert "calls" in run.render(STUDY, rows, tmp_path / "c").figures
+    assert "calls" in run.render(STUDY, kept(tmp_path, lines(whole=[2e-3]), "c")).figures
 
 
 # ---- the folder of a study -------------------------------------------------------------------------------------------
 
 
 def test_the_record_has_each_line_once_and_the_same_bytes(tmp_path):
-    texts = [json.dumps(one) for one in lines()]
-    run.keep(tmp_path, texts[:3])
-    path = tmp_path / run.RECORD
+    found = lines()
+    path = kept(tmp_path, found[:3]) / run.RECORD
     first = path.read_bytes()
-    run.keep(tmp_path, reversed(texts[:3]))
+    kept(tmp_path, reversed(found[:3]))
     assert path.read_bytes() == first
-    run.keep(tmp_path, texts)
-    kept = gzip.decompress(path.read_bytes()).decode().splitlines()
-    assert sorted(kept) == sorted(texts)
-    assert [json.loads(one)["started_at"] for one in kept] == sorted(json.loads(one)["started_at"] for one in kept)
+    kept(tmp_path, found)
+    told = [json.loads(one) for one in gzip.decompress(path.read_bytes()).decode().splitlines()]
+    assert told == sorted(found, key=lambda one: (one["started_at"], one["id"]))
 
 
 # ---- where rows come from --------------------------------------------------------------------------------------------
@@ -158,21 +158,19 @@ def test_files_of_several_machines_and_commits(tmp_path):
     elsewhere = [
         line([({"num_stages": 2}, 0.8)], machine={**made_trials.MACHINE, "name": "h200x1-0a0b0c0d", "count": 1})
     ]
-    found = run.read(STUDY, [written(tmp_path / "a.jsonl", lines()), written(tmp_path / "b.jsonl", elsewhere)])
-    assert {one.machine: len(one.frame) for one in found} == {"h200x2-1a2b3c4d": 10, "h200x1-0a0b0c0d": 2}
-    assert [len(one.lines) for one in found] == [4, 1]
+    files = [written(tmp_path / "a.jsonl", lines()), written(tmp_path / "b.jsonl", elsewhere)]
+    folders = run.keep(STUDY, files, tmp_path)
+    assert {one.name: len(frame_of(one)) for one in folders} == {"h200x2-1a2b3c4d": 10, "h200x1-0a0b0c0d": 2}
 
 
 def test_the_order_of_lines_does_not_matter_and_the_newest_counts(tmp_path):
-    [rows] = read(STUDY, written(tmp_path / "a.jsonl", lines()))
-    [other] = read(STUDY, written(tmp_path / "b.jsonl", reversed(lines())))
-    pd.testing.assert_frame_equal(rows.frame, other.frame)
+    frames = [frame_of(kept(tmp_path, found, name)) for name, found in (("a", lines()), ("b", reversed(lines())))]
+    pd.testing.assert_frame_equal(*frames)
     old = [line([({"num_stages": 2}, 0.5)], sweep="0001")]
     trees = {"head": made_trials.tree(commit="c" * 40)}
     new = [line([({"num_stages": 2}, 0.8)], rung=3, sweep="0002", trees=trees)]
-    [rows] = read(STUDY, written(tmp_path / "c.jsonl", [*new, *old]))
-    point = rows.frame["point"].max()
-    assert row(rows.frame, backend="triton", point=point)["ratio"] == pytest.approx(0.8, rel=0.01)
+    rows = frame_of(kept(tmp_path, [*new, *old], "c"))
+    assert row(rows, backend="triton", point=rows["point"].max())["ratio"] == pytest.approx(0.8, rel=0.01)
 
 
 # Measuring the parts of a study: one after the other, from its points to its times.
@@ -181,6 +179,9 @@ def test_the_order_of_lines_does_not_matter_and_the_newest_counts(tmp_path):
 def test_a_part_is_compiled_ahead_when_the_one_before_it_is_measured(monkeypatch, tmp_path):
     study = dataclasses.replace(STUDY, parts=tuple(StudyPart(name, ("*",)) for name in ("gemm", "norm")))
     done = []
+
+    def ask(operator, *_, **__):
+        return Catalogue(operator, "gfx942", 304, (BackendOffer(operator, "m16", "triton"),))
 
     def prune(catalogue, asked, *_):
         done.append(f"{catalogue.operator} compiled")
@@ -191,16 +192,12 @@ def test_a_part_is_compiled_ahead_when_the_one_before_it_is_measured(monkeypatch
         plan.out.touch()
         return Progressed(None, None)
 
+    monkeypatch.setattr("ci.studies.run.catalogue.ask", ask)
     monkeypatch.setattr("ci.studies.run.prune", prune)
     monkeypatch.setattr(run, "measure", measure)
     monkeypatch.setattr(run, "sweep_id", lambda *_: "f3a9")
-    points = {"m16": [Point("m16", "triton", {"num_warps": 2})]}
-    parts = [
-        ReadyPart(part, Catalogue(part.operator, "gfx942", 304, ()), points, PointCompiler(tmp_path, None), Rungs((8,)))
-        for part in study.parts
-    ]
-    checkout = driver.plan(tmp_path / "x").checkout
-    assert run.measured(study, parts, checkout, tmp_path / "x", None, Console(quiet=True)) == []
+    console, checkout = Console(quiet=True), driver.plan(tmp_path / "x").checkout
+    assert run.measured(run.plans(study, checkout, tmp_path / "x", console, (), None), None, console) == []
     assert done == ["gemm compiled", "gemm measured", "norm compiled", "norm measured"]
 
 
