@@ -58,15 +58,10 @@ class PlannedBatch:
         return entries
 
 
-def refuse_undeclared(file: PointsFile, declaration: Json) -> None:
-    """UsageError for a case or a backend that the operator does not declare."""
-    known = {"case": [case["name"] for case in declaration["cases"]], "backend": list(declaration["backends"])}
-    for index, batch in enumerate(file.batches):
-        arms = (batch.anchor, *(point.backend for point in batch.points))
-        for what, name in (("case", batch.case), *(("backend", arm) for arm in arms)):
-            if name not in known[what]:
-                there = f"known: {', '.join(known[what])}"
-                raise UsageError(f"batch {index} of the points file: {file.operator} has no {what} {name!r}; {there}")
+def selected(file: PointsFile) -> Selection:
+    """The cases and the backends that the operator of a points file must declare."""
+    arms = {arm for batch in file.batches for arm in (batch.anchor, *(point.backend for point in batch.points))}
+    return Selection("sweep", tuple(batch.case for batch in file.batches), tuple(sorted(arms)))
 
 
 def planned_batches(
@@ -177,7 +172,7 @@ def measure_points(
     Raises UsageError or CheckoutError before anything is measured.  However it is left, none of its processes stays.
     """
     protocol = dataclasses.replace(protocol, rounds=file.rounds, trials=1, warm_up=BRIEF, whole_calls=file.whole_calls)
-    with Session([checkout], protocol, Selection("sweep"), on_progress, [file.operator]) as session:
+    with Session([checkout], protocol, selected(file), on_progress, [file.operator]) as session:
         session.refuse_unseen_gpu()
         batches = _planned(session, file, earlier)
         session.known(file.operator).update(earlier.lost)
@@ -196,10 +191,8 @@ def _planned(session: Session, file: PointsFile, earlier: Earlier) -> list[Plann
     declared = session.descriptions[ROLE].kernels
     if file.operator not in declared:  # a broken module may hide it
         raise unknown_kernel(file.operator, sorted(declared))
-    declaration = declared[file.operator]
-    refuse_undeclared(file, declaration)
     left = {index: batch for index in range(len(file.batches)) if (batch := earlier.left(file, index))}
-    how = (declaration, session.machine, session.protocol)
+    how = (declared[file.operator], session.machine, session.protocol)
     return [part for index, batch in left.items() for part in planned_batches(index, batch, *how)]
 
 

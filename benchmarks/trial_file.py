@@ -172,10 +172,6 @@ _DECLARATION = record(
 )
 
 
-def _declaration(value: Any, where: str) -> None:
-    _declared(value, where)
-
-
 _CHECKOUT = record(
     {"environment": _ENVIRONMENT},
     {
@@ -186,7 +182,7 @@ _CHECKOUT = record(
         "kernels_digest": maybe(NAME),
         "kernel_digest": maybe(NAME),
         "ran": maybe(table(TEXT, NAME)),
-        "declaration": _declaration,
+        "declaration": lambda value, where: _declared(value, where),
         "broken": maybe(items(record({"module": NAME, "reason": TEXT}, {"declares": maybe(items(_part))}))),
     },
 )

@@ -243,7 +243,7 @@ def _micro(seconds: float) -> str:
 
 
 OF_AN_ARM = ("outputs", "inputs")
-"""The spot checks of an arm in a trial, by what is changed before the call (worker.guards.KINDS).  A call
+"""The spot checks of an arm in a trial, by what is changed before the call (worker.guards.SpotCheck).  A call
 that skips its work in a share p of the timed rounds passes them in (1 - p)^2 of the trials, of which there are three or
 more."""
 

@@ -234,19 +234,14 @@ def drains(code: Code, found: Provenance) -> Drains:
     counts = []
     for loop in dict.fromkeys(around.values()):
         heaps = {id(i): found.carried[id(i)] for block, i in stores if loop is not None or around[block] is None}
-        weights = [_weight(block.instructions, heaps) for block in code.blocks]
+        weights = [
+            len(block.instructions) + _STORE_WEIGHT * sum(id(i) in heaps for i in block.instructions)
+            for block in code.blocks
+        ]
         body = code.through(code.heaviest_pass(loop, weights))
-        counts.append(_of_loop(body, heaps) if loop else _greatest(_stores([body], heaps)[0]))
+        passes = [body, body] if loop else [body]
+        counts.append(_greatest(_stores(passes, heaps)[-1]))
     return Drains(max((c.inside for c in counts), default=0), max((c.between for c in counts), default=0))
-
-
-def _weight(instructions: Sequence[Instruction], heaps: Mapping[int, int]) -> int:
-    return len(instructions) + _STORE_WEIGHT * sum(id(i) in heaps for i in instructions)
-
-
-def _of_loop(body: Sequence[Instruction], heaps: Mapping[int, int]) -> Drains:
-    """Of a pass that follows another."""
-    return _greatest(_stores([body, body], heaps)[1])
 
 
 def _greatest(stores: Sequence[Stored]) -> Drains:
@@ -280,7 +275,8 @@ def _stores(passes: Sequence[Sequence[Instruction]], heaps: Mapping[int, int]) -
     for body in passes:
         found.append([])
         for instruction in body:
-            done = _done(instruction, len(under_way))
+            limit = allowed_under_way(instruction)
+            done = 0 if limit is None else max(len(under_way) - limit, 0)
             drained += any(under_way[:done])
             del under_way[:done]
             remote = id(instruction) in heaps
@@ -292,12 +288,6 @@ def _stores(passes: Sequence[Sequence[Instruction]], heaps: Mapping[int, int]) -
             if is_counted(instruction):
                 under_way.append(remote)
     return found
-
-
-def _done(instruction: Instruction, under_way: int) -> int:
-    """How many of so many operations it waits for."""
-    limit = allowed_under_way(instruction)
-    return 0 if limit is None else max(under_way - limit, 0)
 
 
 def is_store(instruction: Instruction) -> bool:
@@ -445,7 +435,7 @@ def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> JsonObje
         "lds_bytes": lds_bytes,
         "waves_per_group": -(-threads // wave),
         "agpr_moves_in_loops": sum(i.mnemonic.startswith("v_accvgpr") for i in code.within(code.in_loops)),
-        "code_bytes": _comment(text, "codeLenInByte"),
+        "code_bytes": sum(map(int, re.findall(r"; codeLenInByte = (\d+)", text))),
         "loads_to_lds": sum(any(re.search(r"\blds\b", o) for o in i.operands) for i in loads),
         **_remote(code, argument_pointer(text) if translates else None),
         **_lds(code.instructions),
@@ -494,7 +484,3 @@ def _field(text: str, key: str) -> int:
     if match is None:
         raise ValueError(f"the assembly text has no .{key}: it is not what Triton 3.6 to 3.9 writes for an AMD target")
     return int(match[1])
-
-
-def _comment(text: str, key: str) -> int:
-    return sum(int(value) for value in re.findall(rf"; {key} = (\d+)", text))

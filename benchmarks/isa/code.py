@@ -111,7 +111,7 @@ class Code:
 
     def within(self, blocks: Iterable[int]) -> list[Instruction]:
         """The instructions of those blocks in program order."""
-        return [i for index in sorted(blocks) for i in self.blocks[index].instructions]
+        return self.through(sorted(blocks))
 
     def through(self, path: Iterable[int]) -> list[Instruction]:
         """The instructions of those blocks in the order of the path."""

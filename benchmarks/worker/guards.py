@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+from ..shapes import some_of
 from . import bound
 
 Settings = Mapping[str, Any]
@@ -68,15 +69,10 @@ def settings_now() -> Settings:
 def settings_disturbed(before: Settings) -> str:
     """What is said if a function that the harness measures with was replaced, or a setting has another value now."""
     if names := bound.WATCH.replaced():
-        return f"it replaces {_list(names)}, which the harness measures with"
+        return f"it replaces {some_of(names, 3)}, which the harness measures with"
     after = settings_now()
     changed = [f"{name} from {before[name]} to {after.get(name)}" for name in before if after.get(name) != before[name]]
-    return f"it changes for the whole process {_list(changed)}" if changed else ""
-
-
-def _list(names: list[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return f"it changes for the whole process {some_of(changed, 3)}" if changed else ""
 
 
 # What an output must be: plain tensors, each element in a place of its own, in nobody else's memory, wide enough.
@@ -223,9 +219,6 @@ def _mixed(values: torch.Tensor, drawn: torch.Tensor, secret: int) -> torch.Tens
 # - the outputs must be right for what the inputs held.
 
 
-KINDS = ("outputs", "inputs")
-"""What is changed before the call."""
-
 WINDOW_BYTES = 64 << 20
 """Of a larger output so much is overwritten and copied, in a place chosen each time."""
 
@@ -234,7 +227,8 @@ WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 
 class SpotCheck:
-    """One sample of an arm.  timed: what is timed, a clocks.Timed.
+    """One sample of an arm.  timed: what is timed, a clocks.Timed.  kind: what is changed before the call, "outputs" or
+    "inputs".
 
     held: the arm's outputs so far, by copy of the inputs that is launched.  fixed: they are written by every call, else
     it makes its own (kernels.spec.functional) and may give back an earlier one, which is overwritten as well.

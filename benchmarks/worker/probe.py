@@ -55,7 +55,6 @@ def devices() -> list[JsonObject]:
 def _device(torch: Any, index: int) -> JsonObject:
     properties = torch.cuda.get_device_properties(index)
     gcn = getattr(properties, "gcnArchName", "") if torch.version.hip else ""
-    uuid = getattr(properties, "uuid", None)
     return {
         "index": index,
         "name": properties.name,
@@ -63,7 +62,6 @@ def _device(torch: Any, index: int) -> JsonObject:
         "compute_units": properties.multi_processor_count,
         "memory_bytes": properties.total_memory,
         "l2_bytes": getattr(properties, "L2_cache_size", None),
-        "uuid": str(uuid) if uuid else None,
         "pci": _pci(properties),
     }
 

@@ -183,8 +183,7 @@ class Service:
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
         facts = getattr(self._heap, "facts", {})
-        found = {"no_heap": why, "heap": facts, "threads": torch.get_num_threads()}
-        return {**found, "flush_s": self._clock.flush_s}
+        return {"no_heap": why, "heap": facts, "flush_s": self._clock.flush_s}
 
     # ---- one case ------------------------------------------------------------------------------------------------
 

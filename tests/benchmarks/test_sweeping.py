@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks import points, sweeping, trial_file
 from benchmarks.channel import Refused
-from benchmarks.plan import Protocol, UsageError
+from benchmarks.plan import Protocol, UsageError, check_selection
 from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
 from benchmarks.shapes import Unfit
 from benchmarks.trial_file import FORMAT, Status
@@ -78,13 +78,15 @@ def test_what_is_not_timed_is_in_the_line_of_its_point_and_in_one_line_only():
 
 def test_unknown_names_are_refused_before_anything_runs():
     for wrong, words in (
-        (Batch("d", "triton", ()), "batch 0 of the points file: gemm has no case 'd'; known: c"),
-        (Batch("c", "hip", ()), "no backend 'hip'; known: triton, blas"),
+        (Batch("d", "triton", ()), "no case fits 'd'; of 1 the nearest are gemm/c"),
+        (Batch("c", "hip", ()), "no backend 'hip'; known: blas, triton"),
         (Batch("c", "triton", (Point("c", "ck", {"a": 1}),)), "no backend 'ck'"),
     ):
         with pytest.raises(UsageError, match=words):
-            sweeping.refuse_undeclared(PointsFile("s", "gemm", 0, 8, (wrong,)), DECLARATION)
-    sweeping.refuse_undeclared(FILE, DECLARATION)
+            check_selection(
+                sweeping.selected(PointsFile("s", "gemm", 0, 8, (wrong,))), [{"gemm": DECLARATION}], ["gemm"]
+            )
+    check_selection(sweeping.selected(FILE), [{"gemm": DECLARATION}], ["gemm"])
 
 
 def line(rung, arms, sweep="s1", batch=0):
