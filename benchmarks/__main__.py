@@ -196,16 +196,13 @@ NAMED_BY_POINTS = ("kernel", "case", "backend", "set")
 
 
 def _points_file(asked: MeasuredArms, path: Path, checkouts: Sequence[Checkout]) -> PointsFile:
-    """The points that are asked for.  ValueError for a file that cannot be used, or options that say the same."""
+    """The points that are asked for.  UsageError for options that say the same."""
     for option in NAMED_BY_POINTS:
         if getattr(asked, option):
             raise UsageError(f"--{option} beside --points: the points file names what is measured; leave one out")
     if [checkout.role for checkout in checkouts] != ["head"]:
         raise UsageError("the points of one checkout are measured at a time: --tree head=PATH")
-    try:
-        return points.read(path)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    return points.read(path)
 
 
 def _run_points(asked: MeasuredArms, file: PointsFile, checkout: Checkout) -> int:

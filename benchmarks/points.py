@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from .shapes import Json, JsonObject, Unfit, bounded, built, name, whole
+from .shapes import Json, JsonObject, Unfit, bounded, built, inside, name, whole
 
 ID_DIGITS = 10
 """Of a point's id: a million points share one with a chance of 5 in 10 (2^40 = 1.1e12; birthday bound n^2 / 2^41), and
@@ -120,13 +120,13 @@ class PointsFile:
     whole_calls: Annotated[int, whole(0, 10_000)] = 0
 
 
-def parse(value: Any) -> PointsFile:
+def parse(value: Any, where: str = "") -> PointsFile:
     """The points that a JSON value asks for.  Unfit names the place, the value and what is allowed."""
-    bounded(value)
-    file = built(PointsFile, value)
+    bounded(value, where)
+    file, place = built(PointsFile, value, where), inside(where, "batches")
     if not file.batches:
-        raise Unfit("batches", [], "a list of at least one batch")
-    batches = tuple(_batch(batch, f"batches[{index}]") for index, batch in enumerate(file.batches))
+        raise Unfit(place, [], "a list of at least one batch")
+    batches = tuple(_batch(batch, f"{place}[{index}]") for index, batch in enumerate(file.batches))
     return dataclasses.replace(file, batches=batches)
 
 
@@ -141,13 +141,12 @@ def _batch(batch: Batch, where: str) -> Batch:
 
 
 def read(path: Path) -> PointsFile:
-    """The points file.  ValueError says what is wrong with it, by name."""
+    """The points file.  OSError, or Unfit, which says what is wrong with it."""
     try:
-        return parse(json.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ValueError(f"the points file {path} cannot be read: {error.strerror or error}") from None
+        value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"the points file {path}: {error}") from None
+        raise Unfit(str(path), str(error), "JSON") from None
+    return parse(value, str(path))
 
 
 # ---- in a trial line ---------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from benchmarks.lifetime import ENDING
 from benchmarks.plan import Protocol, UsageError
 from benchmarks.points import knob_value
 from benchmarks.shapes import Into, Json, JsonObject, Unfit, built, number, one_of, whole
-from benchmarks.trial_file import FAILED, ROLES, Status
+from benchmarks.trial_file import FAILED, ROLES, UNTRIED, Status
 from kernels.spec import TIERS
 
 USAGE, INTERRUPTED = 3, 130
@@ -216,37 +216,37 @@ class ArmFault:
 
 @dataclasses.dataclass
 class ArmTally:
-    """What became of an arm's cases.  error: the largest against a reference, as a share of the reference's norm.
+    """What became of an arm.  cases: by status.  largest_error: against a reference, as a share of its norm.
 
     emulated: the target, where cases were executed on a CPU: instructions by its waves, in so many CPU seconds.
     """
 
     kernel: str
-    name: str
+    backend: str
     emulated: str = ""
-    statuses: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    error: float | None = None
+    cases: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    largest_error: float | None = None
     instructions: int = 0
     cpu_s: float = 0.0
 
     def add(self, arm: Json) -> None:
         """Count one case."""
-        self.statuses[arm["status"]] += 1
+        self.cases[arm["status"]] += 1
         self.instructions += arm.get("instructions", 0)
         self.cpu_s += arm.get("cpu_s", 0.0)
         if arm["status"] == Status.OK:
-            self.error = max(arm["error"]["norm"], self.error or 0.0)
+            self.largest_error = max(arm["error"]["norm"], self.largest_error or 0.0)
 
     def in_words(self) -> str:
         """One line for people."""
-        counts = [f"{self.statuses[Status.OK]} of {self.statuses.total()} right"]
-        others = (Status.WRONG, Status.ERROR, Status.HANG, Status.CRASH, Status.UNSUPPORTED, Status.SKIPPED)
-        counts += [f"{self.statuses[status]} {status}" for status in others if status in self.statuses]
-        error = f", error {self.error:.1e} at most" if self.error is not None else ""
-        if not self.emulated:
-            return f"{self.kernel}/{self.name}: {', '.join(counts)}{error}"
-        executed = f"{self.instructions:,} instructions executed in {self.cpu_s:.1f} s of a CPU"
-        return f"{self.kernel}/{self.name} on {self.emulated}: {', '.join(counts)}{error}; {executed}"
+        counts = [f"{self.cases[Status.OK]} of {self.cases.total()} right"]
+        counts += [f"{self.cases[status]} {status}" for status in (*FAILED, *UNTRIED) if status in self.cases]
+        error = f", error {self.largest_error:.1e} at most" if self.largest_error is not None else ""
+        where, executed = f"{self.kernel}/{self.backend}", ""
+        if self.emulated:
+            where += f" on {self.emulated}"
+            executed = f"; {self.instructions:,} instructions executed in {self.cpu_s:.1f} s of a CPU"
+        return f"{where}: {', '.join(counts)}{error}{executed}"
 
 
 class Tally:
@@ -291,7 +291,7 @@ class Tally:
 
     def count(self, status: Status) -> int:
         """Arms with a status."""
-        return sum(arm.statuses[status] for arm in self.arms.values())
+        return sum(arm.cases[status] for arm in self.arms.values())
 
     def exit_code(self, asked: Sequence[str]) -> int:
         """A broken module is a fault unless the kernels asked for are all there."""
@@ -313,8 +313,6 @@ class Tally:
 
     def as_json(self) -> JsonObject:
         """A verification, for machines."""
-        names = {"name": "backend", "statuses": "cases", "error": "largest_error"}
-        arms = [{names.get(field, field): value for field, value in vars(arm).items()} for arm in self.arms.values()]
         return {
             "right": self.count(Status.OK),
             "wrong": len(self.faults),
@@ -323,7 +321,7 @@ class Tally:
             "faults": list(map(vars, self.faults.values())),
             "broken": self.broken,
             "reasons": self.reasons,
-            "backends": arms,
+            "backends": list(map(vars, self.arms.values())),
         }
 
     def in_words(self) -> str:

@@ -1,6 +1,7 @@
 """`python -m benchmarks.isa`: compile a source tree ahead of time and report what came out, as JSON.
 
-Exit codes: 0 everything compiled, 1 something did not, 2 nothing was compiled, 3 usage.
+Exit codes: 0 everything compiled, 1 something did not, 2 nothing was compiled, 3 usage or infrastructure, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -12,19 +13,17 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from benchmarks import points, program
 from benchmarks.coordinator.orders import one_at_a_time
 from benchmarks.coordinator.worker_pools import launch_environment
-from benchmarks.isa.compile import ARCHES, target
+from benchmarks.isa.compile import ARCHES
 from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
 from benchmarks.plan import UsageError, tiers_of
 from benchmarks.points import Point, PointsFile
-from benchmarks.shapes import Json, JsonObject, digest_of, some_of
+from benchmarks.shapes import Json, JsonObject, digest_of, one_of, some_of
 from kernels.hardware import DEVICES, lds_limit, resident_waves
-
-ALL, SOME, NONE, USAGE = 0, 1, 2, 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +47,7 @@ class CompiledArms:
     """
 
     tree: program.File = Path()
-    arch: tuple[str, ...] = ()
+    arch: tuple[Annotated[str, one_of(*ARCHES)], ...] = ()
     tier: program.Tier = "pr"
     kernel: tuple[str, ...] = ()
     case: tuple[str, ...] = ()
@@ -68,12 +67,12 @@ class CompiledArms:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    try:
-        asked = program.parse_options(CompiledArms, sys.argv[1:] if arguments is None else arguments)
-        result = points_compiled(asked, asked.points) if asked.points else compiled(asked)
-    except (UsageError, ValueError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return USAGE
+    words = sys.argv[1:] if arguments is None else arguments
+    return program.run(lambda: _compile(program.parse_options(CompiledArms, words)), "what is compiled is kept")
+
+
+def _compile(asked: CompiledArms) -> int:
+    result = points_compiled(asked, asked.points) if asked.points else compiled(asked)
     text = json.dumps(result, indent=None if asked.points else 1) + "\n"  # indenting 2000 points takes 0.5 s
     if asked.out:
         asked.out.write_text(text)
@@ -83,14 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def compiled(asked: CompiledArms) -> JsonObject:
-    """Compile as asked; ValueError for what does not exist."""
+    """Compile as asked; UsageError for what does not exist."""
     arches = list(dict.fromkeys(asked.arch or [a for a in ARCHES if a.startswith("gfx")]))
-    for arch in arches:
-        target(arch)
-    if not asked.tree.is_dir():
-        raise ValueError(f"the source tree {asked.tree} is not a folder")
     if asked.out and not asked.out.absolute().parent.is_dir():
-        raise ValueError(f"--out {asked.out} cannot be written: its folder does not exist")
+        raise UsageError(f"--out {asked.out} cannot be written: its folder does not exist")
     choice = Choice(tiers_of(asked.tier), asked.kernel, asked.case, asked.backend)
     runs = compile_all(arches, choice, _setting(asked), _on_progress(asked.progress))
     if not asked.lenient:
@@ -103,12 +98,11 @@ def compiled(asked: CompiledArms) -> JsonObject:
 
 
 def points_compiled(asked: CompiledArms, path: Path) -> JsonObject:
-    """Compile the points of a file; ValueError for what does not exist."""
+    """Compile the points of a file; UsageError for what does not exist."""
     if len(asked.arch) != 1:
-        raise ValueError("--points goes with one --arch")
+        raise UsageError("--points goes with one --arch")
     if asked.kernel or asked.case or asked.backend:
-        raise ValueError("--points names kernel, cases, backends and knobs; leave --kernel and the like out")
-    target(asked.arch[0])
+        raise UsageError("--points names kernel, cases, backends and knobs; leave --kernel and the like out")
     file = points.read(path)
     wanted = points_of(file)
     named = tuple({"case": point.case, **point.as_json()} for point in wanted)
@@ -116,7 +110,7 @@ def points_compiled(asked: CompiledArms, path: Path) -> JsonObject:
     [run] = compile_all(asked.arch, choice, _setting(asked), _on_progress(asked.progress))
     listing = run.listing
     if listing and file.operator not in listing["known"] and not listing["broken"]:
-        raise ValueError(f"no kernel {file.operator!r}; known: {_some(listing['known'])}")
+        raise UsageError(f"no kernel {file.operator!r}; known: {_some(listing['known'])}")
     return document_of_points(file, wanted, run)
 
 
@@ -134,7 +128,7 @@ def _setting(asked: CompiledArms) -> CompileSetting:
 
 
 def _check_names(asked: CompiledArms, listings: list[JsonObject]) -> None:
-    """ValueError if a kernel does not exist, or if nothing is left to compile; a broken module excuses both."""
+    """UsageError if a kernel does not exist, or if nothing is left to compile; a broken module excuses both."""
     for listing in listings:
         for what, names, known in (
             ("kernel {!r}", asked.kernel, listing["known"]),
@@ -143,7 +137,7 @@ def _check_names(asked: CompiledArms, listings: list[JsonObject]) -> None:
         ):
             for name in names if not listing["broken"] else ():
                 if not fnmatch.filter(known, name):
-                    raise ValueError(f"no {what.format(name)}; known: {_some(known)}")
+                    raise UsageError(f"no {what.format(name)}; known: {_some(known)}")
 
 
 def _some(names: Sequence[str]) -> str:
@@ -161,8 +155,9 @@ def _exit_code(result: JsonObject) -> int:
     good = [entry for entry in entries if entry["status"] == "ok"]
     bad = [entry for entry in entries if entry["status"] in ("failed", "refused")]
     if not good:
-        return NONE
-    return SOME if bad or result["broken"] or result.get("failures") or result.get("failure") else ALL
+        return program.NOTHING
+    faults = bad or result["broken"] or result.get("failures") or result.get("failure")
+    return program.FAULTS if faults else program.MEASURED
 
 
 # The metrics of a compiled kernel: what each means, and what follows from the limits of the chip; the result file.

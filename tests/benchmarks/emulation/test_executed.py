@@ -11,6 +11,7 @@ from benchmarks.emulation import executed, installed, pool
 from benchmarks.emulation.cases import cut
 from benchmarks.isa import __main__ as program
 from benchmarks.isa.pool import Choice, CompileSetting
+from benchmarks.program import MEASURED, USAGE
 from benchmarks.trial_file import Status
 from kernels.gemm import gemm
 from kernels.grouped_gemm import grouped_gemm_forward
@@ -31,7 +32,7 @@ def test_without_the_emulator_the_way_to_it_is_told(tmp_path, monkeypatch, capsy
     monkeypatch.setattr(installed, "NEEDED", ("tinygrad_that_is_not_there",))
     monkeypatch.setattr(program, "compile_all", lambda *asked: [])
     asked = ["--execute", "--lenient", "--cache", str(tmp_path), "--progress", "none"]
-    assert program.main(asked) == program.USAGE
+    assert program.main(asked) == USAGE
     assert "pip install 'ridgeline[emulate]'" in capsys.readouterr().err
 
 
@@ -129,7 +130,7 @@ def test_what_is_executed_is_kept_by_the_code_that_decides_it(tmp_path, capsys):
     asked += ["--cache", str(tmp_path), "--progress", "none"]
 
     def found():
-        assert program.main(asked) == program.ALL
+        assert program.main(asked) == MEASURED
         return {one["at"]: one for one in json.loads(capsys.readouterr().out)["executed"]}
 
     first = found()

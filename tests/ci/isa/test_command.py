@@ -131,7 +131,7 @@ def test_the_working_tree_is_described(run):
         (["no-such-branch"], "'no-such-branch' names no commit"),
         (["--range", "main"], "'main' is not a range"),
         (["main", "--range", ".."], "exclude each other"),
-        (["--arch", "gfx90z"], "architecture 'gfx90z' is not known; known: gfx942, gfx950, sm_90"),
+        (["--arch", "gfx90z"], 'arch[0] is "gfx90z"; allowed: gfx942, gfx950, sm_90'),
         (["main~1", "main", "--policy", "none.toml"], "cannot be read"),
     ],
 )
