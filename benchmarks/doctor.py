@@ -33,7 +33,7 @@ def examine(checkout: Path, folders: Sequence[Path] = ()) -> JsonObject:
     }
     monitor, why_no_state = open_monitor(devices)
     node = limits.examined(limits.node_facts(None, folders))
-    node["problems"] += [problem.as_json() for problem in limits.unseen_gpus(devices)]
+    node["problems"] += map(vars, limits.unseen_gpus(devices))
     report = {
         "machine": machine,
         "devices": devices,
@@ -45,7 +45,7 @@ def examine(checkout: Path, folders: Sequence[Path] = ()) -> JsonObject:
         "kernels": {name: {case.name: case.skip for case in cases} for name, cases in plans.items()},
         "broken": [{"module": broken["module"], "reason": broken["reason"]} for broken in description.broken],
     }
-    return {**report, "problems": [{"why": "", **problem.as_json()} for problem in problems(report)]}
+    return {**report, "problems": list(map(vars, problems(report)))}
 
 
 def problems(report: Json) -> list[Problem]:

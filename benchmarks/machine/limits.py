@@ -48,10 +48,6 @@ class Problem:
     next_step: str
     why: str = ""
 
-    def as_json(self) -> dict[str, str]:
-        """JSON values, without a reason where there is none."""
-        return {name: value for name, value in vars(self).items() if value or name != "why"}
-
 
 @dataclasses.dataclass(frozen=True)
 class NodeFacts:
@@ -100,8 +96,8 @@ def node_facts(
 
 
 def examined(node: NodeFacts) -> JsonObject:
-    """{"problems": [{kind, level, text, next_step}], "facts": {...}} as a trial line keeps it."""
-    return {"problems": [problem.as_json() for problem in problems(node)], "facts": node.compact()}
+    """{"problems": [{kind, level, text, next_step, why}], "facts": {...}} as a trial line keeps it."""
+    return {"problems": list(map(vars, problems(node))), "facts": node.compact()}
 
 
 # ---- the list --------------------------------------------------------------------------------------------------------

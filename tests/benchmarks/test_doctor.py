@@ -23,7 +23,7 @@ def test_a_sound_machine_has_no_problem():
     assert doctor.problems(SOUND) == []
     assert doctor.problems({**SOUND, "machine": CPU, "why_no_state": "no GPU"}) == []
     disk = Problem("disk", "error", "5 MiB are free", "free space")
-    assert doctor.problems({**SOUND, "node": {"problems": [disk.as_json()]}}) == [disk]
+    assert doctor.problems({**SOUND, "node": {"problems": [vars(disk)]}}) == [disk]
 
 
 @pytest.mark.parametrize(

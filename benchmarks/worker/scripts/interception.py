@@ -457,9 +457,10 @@ def _parameters(frame: FrameType, rounds: Rounds) -> dict[str, str]:
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     more = code.co_varnames[len(names) + bool(code.co_flags & 0x04)] if code.co_flags & 0x08 else ""
     values = {name: local[name] for name in names if name in local} | dict(local.get(more) or {})
-    loops_of = [one for one in _loops(code.co_filename) if rounds is None or not one.counter]
-    around = [one.names for one in loops_of if one.first <= frame.f_lineno <= one.last]
-    loops = {name: local[name] for names in around for name in names if name in local and name != "_"}
+    loops_of = [one for one in _loops(code.co_filename) if rounds is None or not counter(one)]
+    around = [one.target for one in loops_of if one.lineno <= frame.f_lineno <= (one.end_lineno or 0)]
+    names = [node.id for target in around for node in ast.walk(target) if isinstance(node, ast.Name)]
+    loops = {name: local[name] for name in names if name in local and name != "_"}
     found: dict[str, str] = {}
     for name, value in (*values.items(), *loops.items()):
         found |= _printable(name, value) if name not in (rounds or ()) else {}
@@ -502,26 +503,14 @@ def _line_arg(frame: FrameType | None) -> str:
     return ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Loop:
-    """first, last: lines.  names: variables.  counter: whether it is one of range(n), which repeats or counts."""
-
-    first: int
-    last: int
-    names: tuple[str, ...]
-    counter: bool
-
-
 @functools.cache
-def _loops(file: str) -> tuple[Loop, ...]:
-    """Every loop of a file; () for a file that cannot be read."""
+def _loops(file: str) -> list[ast.For]:
+    """Every loop of a file; none for a file that cannot be read."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
-        return ()
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.For)]
-    named = [(node, tuple(n.id for n in ast.walk(node.target) if isinstance(n, ast.Name))) for node in found]
-    return tuple(Loop(node.lineno, node.end_lineno or node.lineno, names, bool(counter(node))) for node, names in named)
+        return []
+    return [node for node in ast.walk(tree) if isinstance(node, ast.For)]
 
 
 def counter(node: ast.AST) -> str:
