@@ -17,7 +17,7 @@ from benchmarks import plan
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, modules_with, refuse_unknown
 from benchmarks.coordinator.orders import CaseCounter, Report, objects
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, make_directories, remove_directories, started
-from benchmarks.coordinator.trial import CaseEntries, Session
+from benchmarks.coordinator.trial import Session
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError, WarmUp, unknown_kernel
 from benchmarks.points import Batch, Point, PointsFile
@@ -201,13 +201,13 @@ def _line(
 ) -> JsonObject:
     name, rung, case = file.operator, file.rung, batch.case
 
-    def measured(done: CaseEntries) -> None:
+    def measured(entries: JsonObject, warnings: list[str]) -> None:
         if not case.skip:
             run = session.case_run(workers, name, case, rung, f"/{batch.index}", keep_inputs=case.world == 1)
             run.say = progress.telling(f"{name} {case.name} rung {rung} batch {batch.index + 1} of {len(file.batches)}")
-            done.add(run)
-            done.warnings += session.learn(workers)
-        arms = done.entries[case.name]["arms"]
+            entries[case.name] = run.run()
+            warnings += session.learn(workers)
+        arms = entries[case.name]["arms"]
         arms.update(batch.untimed(arms))
 
     return session.line(name, [case], rung, measured, sweep=batch.sweep_field(file))

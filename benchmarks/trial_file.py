@@ -249,7 +249,7 @@ LINE = record(
     },
 )
 """A line, apart from its `format` and `version`.  spent_s: wall seconds by phase (coordinator.lanes).
-side_by_side: trials that were prepared at the same time, at most."""
+side_by_side: trials that were prepared at the same time, at most.  Before 2026-12: busy_share, measuring_s."""
 
 
 def check(line: Any) -> None:

@@ -30,7 +30,7 @@ from benchmarks.coordinator.checkouts import Checkout, probe
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
 from benchmarks.coordinator.ranks import VARIABLES
 from benchmarks.coordinator.samples import failed_entry, is_sound
-from benchmarks.coordinator.trial import CaseEntries, Session
+from benchmarks.coordinator.trial import Session
 from benchmarks.machine import system
 from benchmarks.plan import PlannedCase, Protocol, Selection, WarmUp
 from benchmarks.shapes import Json, JsonObject, built, text_digest
@@ -297,33 +297,32 @@ class ScriptSession(Session):
         for key, arms in () if order.cases else _untimed(self.seen, chosen, self.same):
             _add(cases, key, arms)
 
-        def measured(done: CaseEntries) -> None:
+        def measured() -> None:
             begin, starts = time.monotonic(), list[dict[str, JsonObject]]()
             for part in range(self._starts):
                 starts.append(self._one_start(chosen.timed, number * self._starts + part, order, progress))
                 if not is_sound(starts[-1]):
                     break
-            done.wall_s += time.monotonic() - begin
             self._longest_s = max(self._longest_s, time.monotonic() - begin)
             for key in chosen.timed:
                 _add(cases, key, **joint_starts([one[key] for one in starts]))
                 if why := differs.get(key):
                     _add(cases, key, {}, warnings=[f"timed, not the same code: {why}"])
 
-        def filled(done: CaseEntries) -> None:
+        def filled(entries: JsonObject, warnings: list[str]) -> None:
             try:
                 if chosen.timed:
-                    measured(done)
+                    measured()
             except LeftOut as missed:
                 self._leaves_out = False
                 self.warnings.append(f"{missed}: trials make every call of the script")
-                measured(done)
-            done.entries |= cases
-            done.warnings += self.warnings
+                measured()
+            entries.update(cases)
+            warnings += self.warnings
 
         names = dict.fromkeys([*cases, *(key.partition("/")[2] for key in chosen.timed)])
         planned = [PlannedCase(name, self._ranks, ()) for name in names]
-        return self.line(self.script.operator, planned, number, filled, busy_share=None)
+        return self.line(self.script.operator, planned, number, filled)
 
     @property
     def _starts(self) -> int:

@@ -100,7 +100,6 @@ class CaseRun:
         self._in_turns = False
         self.method = case.method
         self.warnings: list[str] = []
-        self.busy_s = self.wall_s = 0.0
         self._facts: dict[str, ArmFacts] = {}
         self._one_arm_per_message = False
         self._keep_inputs = keep_inputs
@@ -270,21 +269,16 @@ class CaseRun:
         plain = warm_up or not self.spots
         planned = [PlannedSample(arm) for arm in schedule] if plain else samples.with_spot_checks(schedule)
         for message in self._messages(planned):
-            begin = time.perf_counter()
             answers = self._samples(message, warm_up)
-            if warm_up:
-                continue
-            self.wall_s += time.perf_counter() - begin
-            self.busy_s += sum(answer["busy_s"] for answer in answers) / len(answers)
             for index, one in enumerate(message):
-                if not one.spot:
+                if not (warm_up or one.spot):
                     starved = max(answer["starved"][one.arm.label] for answer in answers)
                     facts = self._facts[one.arm.key]
                     facts.add_sample([answer["seconds"][index] for answer in answers], starved)
 
     def _bursts(self) -> None:
         """Bursts of every arm, round by round, once the device has settled."""
-        arms, begin = self.arms(), time.perf_counter()
+        arms = self.arms()
         if not arms:
             return
         timed = BurstRounds(self._burst, self.protocol.burst_s, self.order)
@@ -296,7 +290,6 @@ class CaseRun:
             self._facts[burst.arm.key].add_burst(burst)
             for one in checks.pop(sum(len(self._facts[arm.key].seconds) for arm in arms), ()):
                 self._burst(one.arm, timed.fewest(one.arm), one.request())
-        self.wall_s, self.busy_s = self.wall_s + time.perf_counter() - begin, self.busy_s + timed.busy_s
         self.warnings += [unsettled] if unsettled else []
 
     def _burst(self, arm: PlannedArm, launches: int, spot: JsonObject | None = None) -> list[Any]:

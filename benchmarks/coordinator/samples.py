@@ -396,15 +396,11 @@ class ArmBurst:
 
 
 class BurstRounds:
-    """Takes the bursts of one case.  ask: makes so many launches of an arm in one burst, on all ranks.
-
-    busy_s: seconds of all bursts so far, also of those that do not count.
-    """
+    """Takes the bursts of one case.  ask: makes so many launches of an arm in one burst, on all ranks."""
 
     def __init__(self, ask: Callable[[Arm, int], Answers], burst_s: float, order: random.Random) -> None:
         self._ask, self._burst_s, self._order = ask, burst_s, order
         self._launch_s: dict[Arm, float] = {}
-        self.busy_s = 0.0
 
     def calibrate(self, arm: Arm, expected_s: float) -> None:
         """Find out how long a launch takes; `expected_s` may be far too much, the host's overhead is in it."""
@@ -450,5 +446,4 @@ class BurstRounds:
         answers = self._ask(arm, launches)
         self._launch_s[arm] = min(one["busy_s"] for one in answers) / launches
         starved = max(one["starved"] / one["parts"] for one in answers)
-        self.busy_s += sum(one["busy_s"] for one in answers) / len(answers)
         return ArmBurst(arm, [one["seconds"] for one in answers], starved)

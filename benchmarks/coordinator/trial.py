@@ -62,19 +62,8 @@ def measure(
             yield from session.ordered(order, plans)
 
 
-@dataclasses.dataclass
-class CaseEntries:
-    """The cases of a trial, as they are done.  busy_s: the device at work, wall_s: in all, while samples were taken."""
-
-    entries: JsonObject
-    warnings: list[str]
-    busy_s: float = 0.0
-    wall_s: float = 0.0
-
-    def add(self, run: CaseRun) -> None:
-        """Run a case."""
-        self.entries[run.case.name] = run.run()
-        self.busy_s, self.wall_s = self.busy_s + run.busy_s, self.wall_s + run.wall_s
+Measured = Callable[[JsonObject, list[str]], None]
+"""Adds the cases of a trial, by name, and its warnings."""
 
 
 class Session:
@@ -267,31 +256,30 @@ class Session:
     def trial(self, name: str, cases: Sequence[PlannedCase], trial: int, progress: CaseCounter) -> JsonObject:
         """The line of one trial of one kernel."""
 
-        def measured(done: CaseEntries) -> None:
-            with contextlib.closing(self._runs(name, cases, trial, done.warnings)) as runs:
+        def measured(entries: JsonObject, warnings: list[str]) -> None:
+            with contextlib.closing(self._runs(name, cases, trial, warnings)) as runs:
                 for run in runs:
                     run.say = progress.telling(f"{name} {run.case.name} trial {trial + 1}")
-                    done.add(run)
+                    entries[run.case.name] = run.run()
                     progress.done += 1
 
         progress.done += sum(1 for case in cases if case.skip)
         return self.line(name, cases, trial, measured)
 
-    def line(
-        self, name: str, cases: Sequence[PlannedCase], trial: int, measured: Callable[[CaseEntries], None], **more: Any
-    ) -> JsonObject:
+    def line(self, name: str, cases: Sequence[PlannedCase], trial: int, measured: Measured, **more: Any) -> JsonObject:
         """The line of a trial.  measured: adds the cases that can be measured here; more: further fields."""
         ahead_s, started_at = self._ledger.open(), datetime.datetime.now(datetime.UTC)
-        done = CaseEntries(
-            {case.name: samples.skipped_entry(case) for case in cases if case.skip}, self._warnings(name)
+        entries, warnings = (
+            {case.name: samples.skipped_entry(case) for case in cases if case.skip},
+            self._warnings(name),
         )
         used = max((case.world for case in cases if not case.skip), default=1)
         recorder = Recorder(self._monitor, self._why_no_state, used)
         with recorder.recording() as state_so_far:
-            measured(done)
+            measured(entries, warnings)
             states = state_so_far()
-        self._codes.look(name, done.entries)
-        duration_s, spent_s = self._ledger.close(samples.compiling_s(done.entries))
+        self._codes.look(name, entries)
+        duration_s, spent_s = self._ledger.close(samples.compiling_s(entries))
         line = {
             "session": self.id,
             "trial": trial,
@@ -303,14 +291,12 @@ class Session:
             "machine": self.machine,
             "trees": self.checkout_entries(name),
             "protocol": {**self.protocol.describe(), "threads": self._threads(1)},
-            "cases": {case.name: done.entries[case.name] for case in cases},
+            "cases": {case.name: entries[case.name] for case in cases},
             "heap": {f"w{world}": self._heaps[world] for world in sorted(self._heaps) if self._heaps[world]},
             "preflight": self._preflight,
             "state": states,
-            "busy_share": done.busy_s / done.wall_s if done.wall_s else None,
-            "measuring_s": done.wall_s,
             "side_by_side": self._quiet.lanes,
-            "warnings": done.warnings,
+            "warnings": warnings,
             **more,
         }
         return trial_file.finished(line)

@@ -26,7 +26,7 @@ from benchmarks import lifetime
 from benchmarks.coordinator.checkouts import Checkout, Description, probe
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
 from benchmarks.coordinator.samples import failed_entry, floor_of
-from benchmarks.coordinator.trial import CaseEntries, Session
+from benchmarks.coordinator.trial import Session
 from benchmarks.machine.system import gpu_file
 from benchmarks.plan import PlannedCase, Protocol, Selection
 from benchmarks.programs.reader import Program, Reader, ReaderError, Row, fitting, read, readers
@@ -281,8 +281,7 @@ class ProgramSession(Session):
         runs: dict[str, list[ProgramRun]] = {one.role: [] for one in self.checkouts}
         planned: list[PlannedCase] = []
 
-        def measured(done: CaseEntries) -> None:
-            begin = time.monotonic()
+        def measured(entries: JsonObject, warnings: list[str]) -> None:
             for turn in range(rounds):
                 order = list(self.checkouts)
                 drawn.shuffle(order)
@@ -293,16 +292,15 @@ class ProgramSession(Session):
                     progress.done += 1
                 if any(each[-1].why for each in runs.values()):
                     break  # what fails as a whole is no better after more rounds
-            done.wall_s = time.monotonic() - begin
             for role, each in runs.items():
                 for run in each:
                     self._seen[role] |= {key: row for key, row in run.rows.items() if key not in self._seen[role]}
             self._declare()
-            done.entries |= self._entries(runs)
-            planned.extend(PlannedCase(name, 1, ()) for name in done.entries)  # known when all has run
-            done.warnings += self.warnings
+            entries.update(self._entries(runs))
+            planned.extend(PlannedCase(name, 1, ()) for name in entries)  # known when all has run
+            warnings += self.warnings
 
-        return self.line(self.program.name, planned, number, measured, busy_share=None)
+        return self.line(self.program.name, planned, number, measured)
 
     def _entries(self, runs: Mapping[str, Sequence[ProgramRun]]) -> JsonObject:
         """The cases of a trial line."""

@@ -194,7 +194,7 @@ class CaseBench:
         return ""
 
     def samples(self, order: list[str], warm_up: bool, spot: JsonObject | None = None) -> JsonObject:
-        """Seconds per call of one sample of each arm in that order, and how long the device worked.
+        """Seconds per call of one sample of each arm in that order.
 
         spot: the last sample is a spot check: its `kind` and `secret`; or what it found.
         """
@@ -209,7 +209,6 @@ class CaseBench:
                 self.arms[name].starved += starved
         return {
             "seconds": taken.seconds,
-            "busy_s": taken.busy_s,
             "starved": {name: self.arms[name].starved for name in set(order)},
             "spot": self._found(check, self.arms[order[-1]]) if check else None,
         }

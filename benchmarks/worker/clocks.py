@@ -58,13 +58,12 @@ class Timed:
 class Samples:
     """seconds: per call, in the order asked for.  enqueue_s: the host's part of each sample.
 
-    starved: the device overtook the host.  busy_s: the device at work, flushes included.
+    starved: the device overtook the host.
     """
 
     seconds: list[float]
     enqueue_s: list[float]
     starved: list[bool]
-    busy_s: float
 
 
 class HostStamps:
@@ -145,12 +144,10 @@ class HostClock:
 
     def run(self, order: Sequence[Timed]) -> Samples:
         """One sample of each, in that order."""
-        seconds, busy = [], 0.0
+        seconds = []
         for timed in order:
-            begin = bound.perf_counter()
             if self._flush is not None:
                 bound.total(self._flush)
-            flushed = bound.perf_counter()
             if timed.before:
                 timed.before()
             if self.barrier:
@@ -163,8 +160,7 @@ class HostClock:
                 timed.after(result)
             own = min(end - start, max(worked, end - start - waited))  # it may have waited between two clocks
             seconds.append(own / timed.calls)
-            busy += (flushed - begin) + own
-        return Samples(seconds, [0.0] * len(seconds), [False] * len(seconds), busy)
+        return Samples(seconds, [0.0] * len(seconds), [False] * len(seconds))
 
     def _waited(self) -> float:
         """Seconds that this thread has waited for its core so far (Documentation/scheduler/sched-stats.rst)."""
@@ -228,8 +224,7 @@ class DeviceClock:
                 bound.gc_enable()
         self._compare_clocks(marks, begun)
         seconds = [bound.elapsed_time(start, end) * 1e-3 / calls for _, start, end, calls in marks]
-        busy = sum(bound.elapsed_time(begin, end) for begin, _, end, _ in marks) * 1e-3
-        return Samples(seconds, enqueue_s, starved, busy)
+        return Samples(seconds, enqueue_s, starved)
 
     def disturbed(self) -> str:
         """What is said if the clocks of device and host disagree so far, or the caches were not flushed."""

@@ -165,14 +165,13 @@ class ClosureBench:
     def samples(self, order: list[str], warm_up: bool, spot: None = None) -> JsonObject:
         """Samples of this closure, as many as it stands in the order; the answer of arms.CaseBench.samples."""
         seconds: list[float] = []
-        busy_s = 0.0
         apart = self._special or self._ranks.world > 1
         for many in [1] * len(order) if apart else [len(order)]:
             taken = self._timely_samples(many, warm_up)
-            seconds, busy_s = [*seconds, *taken.seconds], busy_s + taken.busy_s
+            seconds += taken.seconds
             self._starved += 0 if warm_up else sum(taken.starved)
         self.samples_s += [] if warm_up else seconds
-        return {"seconds": seconds, "busy_s": busy_s, "starved": dict.fromkeys(order, self._starved), "spot": None}
+        return {"seconds": seconds, "starved": dict.fromkeys(order, self._starved), "spot": None}
 
     def _timely_samples(self, many: int, warm_up: bool) -> clocks.Samples:
         """So many samples.  Of ranks they are taken again where a device came to the call before its host had enqueued

@@ -164,7 +164,7 @@ class AnsweringSide:
         if self.asked[-1] != "samples":
             return [answer]
         order = self.fields["order"]
-        return [{"seconds": [1e-5] * len(order), "busy_s": 1.0, "starved": dict.fromkeys(order, 0), "spot": None}]
+        return [{"seconds": [1e-5] * len(order), "starved": dict.fromkeys(order, 0), "spot": None}]
 
     def ask(self, step, limit_s, op, **fields):
         self.post(step, limit_s, op, **fields)

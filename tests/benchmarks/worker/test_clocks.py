@@ -30,7 +30,6 @@ def test_the_host_clock_times_the_call_alone():
     assert events == ["barrier", "a", "barrier"]
     assert taken.seconds[0] < 0.2, "waiting for the others is no part of a sample"
     assert taken.seconds[1] >= 0.25, "per call"
-    assert taken.busy_s < 0.5 + 2 * 0.2, "waiting for the others is not work"
 
 
 @pytest.mark.slow
@@ -149,7 +148,6 @@ def test_a_sample_on_a_device_is_the_call_alone_behind_a_flush(device):
     assert taken.starved == [False, False]
     assert device.log[-6:] == ["event", "flush", "barrier", "event", "call", "event"]
     assert device.log[:7] == ["event", *["flush"] * 6], "a head start of 200 us, then the flush of the sample"
-    assert taken.busy_s >= 3 * FLUSH_US * 1e-6 + 160e-6
 
 
 def test_launch_latency_is_seen_and_then_hidden(device):
