@@ -162,10 +162,9 @@ def show(findings: Sequence[Finding], console: Console) -> None:
     """One line for what is right; what, why and the next step for everything else."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for finding in findings:
-        text = Text(finding.what, style="" if finding.level == "ok" else "bold")
-        text.append(f"\n{finding.why}" if finding.why else "", style="not bold dim")
-        text.append(f"\n-> {finding.next_step}" if finding.next_step else "", style="not bold cyan")
-        table.add_row(Text(finding.level, style=STYLE[finding.level]), text)
+        step = finding.next_step and f"-> {finding.next_step}"
+        texts = "\n".join(filter(None, (finding.what, finding.why, step)))
+        table.add_row(Text(finding.level, STYLE[finding.level]), Text(texts))
     console.print(table, highlight=False)
 
 
