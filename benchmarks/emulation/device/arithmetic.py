@@ -34,6 +34,13 @@ def as_on_a_gpu(func: Any) -> Callable[..., Any]:
     return _OTHERWISE.get(func._schema.name, {}).get(func._overloadname, func)
 
 
+def in_fp32(func: Any) -> Callable[..., Any]:
+    """The same in fp32, where the CPU does not have it in fp16 or bf16; NotImplementedError if it has neither."""
+    if func._schema.is_mutable:
+        raise NotImplementedError
+    return _widened(func, _lowest)
+
+
 def _is_narrower(value: Any, dtype: torch.dtype) -> bool:
     narrow = isinstance(value, torch.Tensor) and value.is_floating_point()
     return narrow and 1 < value.dtype.itemsize < dtype.itemsize
@@ -49,7 +56,7 @@ def _widened(func: Any, dtypes: Callable[[Any, int], torch.dtype | None], wide: 
         if isinstance(results, torch.Tensor):
             return results.to(dtypes(args, 0))
         return tuple(
-            result if result is None or (dtype := dtypes(args, at)) is None else result.to(dtype)
+            result.to(dtype) if result is not None and (dtype := dtypes(args, at)) and result.dtype == wide else result
             for at, result in enumerate(results)
         )
 
@@ -106,6 +113,7 @@ def _table() -> dict[str, dict[str, Any]]:
         **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),
         **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _softmax_backward),
         "_fused_sdp_choice": _plain_attention,
+        "trace": lambda func: lambda matrix: matrix.diagonal().sum(),
     }
     table: dict[str, dict[str, Any]] = {}
     for name, make in made.items():

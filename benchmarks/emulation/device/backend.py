@@ -202,10 +202,13 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
             f"Expected all tensors to be on the same device, but found at least two devices, {DEVICE} and cpu! "
             f"(when checking arguments of {schema.name})"
         )
-    func = arithmetic.as_on_a_gpu(func)
     graph = getattr(recorders, "graph", None)
+    perform = functools.partial(graph.operation, schema) if graph is not None else _called
     try:
-        result = graph.operation(func, values, named) if graph is not None else func(*values, **named)
+        try:
+            result = perform(arithmetic.as_on_a_gpu(func), values, named)
+        except NotImplementedError:
+            result = perform(arithmetic.in_fp32(func), values, named)
     except NotImplementedError as error:
         raise NotOnThisDevice(f"{schema.name}, for which torch has no code of a CPU, is not emulated") from error
     if schema.is_mutable:
@@ -213,6 +216,10 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
             _follow(original, view)
     wrap = device.type == "cuda" if isinstance(device, torch.device) else bool(moved.originals)
     return moved.to_device(result, wrap)
+
+
+def _called(func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **kwargs)
 
 
 def checked_ordinal(index: int | None) -> None:

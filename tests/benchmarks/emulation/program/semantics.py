@@ -85,6 +85,8 @@ def device():
     of_driver = triton.runtime.driver.active.utils.get_device_properties(0)
     assert of_driver["max_threads_per_sm"] == facts.max_threads_per_multi_processor
     assert 2 * of_driver["max_num_regs"] == facts.regs_per_multiprocessor  # the others are of accumulation
+    assert torch.trace(torch.ones(2, 2, dtype=torch.bool, device="cuda")).item() == 2
+    assert torch.polygamma(1, torch.ones(1, dtype=torch.half, device="cuda")).dtype == torch.half
     torch.manual_seed(3)
     first = torch.randn(3, device="cuda")
     torch.cuda.manual_seed(3)
@@ -166,12 +168,14 @@ def graphs():
     with torch.cuda.graph(graph):
         y = add(x * 2, x)
         total += y
+        square = x.half() @ x.half()
     assert total.tolist() == [0] * 4
     x.fill_(5)
     graph.replay()
     graph.replay()
     assert y.tolist() == [15] * 4
     assert total.tolist() == [30] * 4
+    assert square.item() == 100
 
 
 def refusals():
