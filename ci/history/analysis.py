@@ -190,10 +190,8 @@ def _located(tracks: Tracks, track: int, steps: Sequence[Step], number: int, jud
     wander = SPREAD * float(np.median(np.abs(np.diff(np.log(seconds[first:stop] / values[first:stop])))))
     error = wander * math.sqrt(1 / (step.index - first) + 1 / (stop - step.index))
     if abs(library) > max(abs(ours), SURE_OF_LIBRARY * error) and judged_by == "ratio":
-        inverse = Step(
-            step.index, 1 / step.before, 1 / step.after, 1 / step.ratio, 1 / step.ratio_high, 1 / step.ratio_low,
-            step.p_value,
-        )  # fmt: skip
+        numbers = (step.before, step.after, step.ratio, step.ratio_high, step.ratio_low)
+        inverse = Step(step.index, *(1 / number for number in numbers), step.p_value)
         way = Direction.SLOWER if library > 0 else Direction.FASTER
         vendor = SeriesKey(key.machine, key.kernel, tracks.vendor(track), key.case)
         return SeriesStep(EventKind.LIBRARY, way, vendor, track, inverse, judged_by, good, bad, returned)
@@ -343,9 +341,8 @@ def _notes(order: CommitOrder, aside: Collection[str]) -> Iterator[str]:
 
 def _several_environments(frame: pd.DataFrame) -> Iterator[str]:
     """A sentence for each machine that recorded a commit in more than one environment."""
-    pairs = frame[["machine", "commit", "env"]].drop_duplicates()[["machine", "commit"]].astype(str)
-    twice = pairs[pairs.duplicated()].drop_duplicates()
-    for machine, count in twice["machine"].value_counts().sort_index().items():
+    environments = frame[["machine", "commit", "env"]].astype(str).drop_duplicates().value_counts(["machine", "commit"])
+    for machine, count in environments[environments > 1].groupby("machine").size().items():
         yield (
             f"{machine}: {count} commits are recorded in several environments; the history follows the one that the"
             " machine had first"

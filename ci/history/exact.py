@@ -97,16 +97,13 @@ def changes(before: Values, after: Values, kernel: str) -> list[str]:
     moved = [point for point, value in after.items() if point.kernel == kernel and before.get(point, value) != value]
     moved.sort(key=lambda point: (point.backend, point.arch, series_rank(point.series), point.configuration))
     sentences = []
-    for (backend, arch), points in itertools.groupby(moved, key=lambda point: (point.backend, point.arch)):
-        by_series: dict[str, list[CodePoint]] = {}
-        for point in points:
-            by_series.setdefault(point.series, []).append(point)
-        names = {point.configuration for own in by_series.values() for point in own}
-        where = f"{len(names)} configurations" if len(names) > 1 else next(iter(names))
-        parts = []
-        for series, own in by_series.items():
-            old, new = ([side[point] for point in own] for side in (before, after))
-            parts.append(f"{series.replace('_', ' ')} {_range(old)} → {_range(new)}")
+    for (backend, arch), of_backend in itertools.groupby(moved, key=lambda point: (point.backend, point.arch)):
+        names, parts = set[str](), []
+        for series, of_series in itertools.groupby(of_backend, key=lambda point: point.series):
+            own = list(of_series)
+            names |= {point.configuration for point in own}
+            parts.append(f"{series.replace('_', ' ')} {_range(before, own)} → {_range(after, own)}")
+        where = f"{len(names)} configurations" if len(names) > 1 else names.pop()
         sentences.append(f"{kernel}/{backend} on {arch}, {where}: {', '.join(parts)}")
     return sentences
 
@@ -116,11 +113,11 @@ def series_rank(series: str) -> int:
     return SERIES.index(series) if series in SERIES else len(SERIES)
 
 
-def _range(values: Sequence[float | None]) -> str:
+def _range(values: Values, of: Sequence[CodePoint]) -> str:
     """ "12 to 23", "128", "failed"."""
-    known = sorted({value for value in values if value is not None})
+    known = sorted(value for value in map(values.get, of) if value is not None)
     parts = [" to ".join(f"{value:.10g}" for value in dict.fromkeys([known[0], known[-1]]))] if known else []
-    return " or ".join(parts + ["failed"] * (None in values))
+    return " or ".join(parts + ["failed"] * (len(known) < len(of)))
 
 
 # What else changed where a step is: versions, machine code, and how much was not measured in between.
