@@ -29,8 +29,9 @@ CPU = torch.device("cpu")
 MIXED = frozenset(("copy_", "_to_copy", "_copy_from", "index", "index_put", "index_put_", "_index_put_impl_", "set_"))
 """Operations that take tensors of a host beside those of a device, of any number of elements."""
 
-OURS = ("aten::empty.memory_format", "aten::empty_strided", "aten::copy_")
-"""Operations that need a kernel of the device: others come here by its fallback."""
+OURS = ("aten::empty.memory_format", "aten::empty_strided", "aten::copy_", "aten::silu_backward", "aten::mish_backward")
+"""Operations that need a kernel of the device, without which torch takes gradients of fp16 apart into operations that
+each round: others come here by its fallback."""
 
 overridden: set[str] = set()
 """Operations for which the program has registered a kernel of its own for the device."""

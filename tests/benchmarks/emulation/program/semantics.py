@@ -73,6 +73,9 @@ def modules_and_gradients():
     assert torch.mm(halves, halves, out_dtype=torch.float32).tolist() == [[80000] * 2] * 2
     torch.addmm(sums, halves, halves, out_dtype=torch.float32, out=sums)
     assert sums.tolist() == [[80001] * 2] * 2
+    lowest = torch.full((1,), -1.2783203125, dtype=torch.float16, device="cuda", requires_grad=True)
+    nn.functional.silu(lowest).backward()
+    assert lowest.grad.item() > 0  # 3e-5, which is 0 where each factor is rounded
 
 
 def device():
