@@ -168,14 +168,14 @@ class Surroundings:
         return int(self.tracks.row[index - 1]), int(self.tracks.row[index])
 
     def _changed(self, before: int, after: int) -> list[tuple[str, str, str]]:
-        sides = [self._versions_of(row) for row in (before, after)]
-        both = ((name, sides[0].get(name, ""), sides[1].get(name, "")) for name in VERSIONS)
-        return [change for change in both if change[1] and change[2] and change[1] != change[2]]
+        old, new = (self._versions_of(row) for row in (before, after))
+        return [
+            (name, old[name], new[name]) for name in VERSIONS if name in old.keys() & new and old[name] != new[name]
+        ]
 
     def _versions_of(self, row: int) -> Mapping[str, str]:
-        named = _in_name(self._text("env", row))
-        columns = {name: self._text(name, row) for name in VERSIONS}
-        return {**named, **{name: text for name, text in columns.items() if text}}
+        named = _IN_NAME.findall(self._text("env", row))
+        return {name: text for name, text in [*named, *((one, self._text(one, row)) for one in VERSIONS)] if text}
 
     def _text(self, column: str, row: int) -> str:
         """A cell of the frame; "" where it has none: only a few rows are looked at, whatever the frame's size."""
@@ -185,8 +185,3 @@ class Surroundings:
     @functools.cached_property
     def _columns(self) -> Mapping[str, ExtensionArray]:
         return {name: self.frame[name].array for name in (*VERSIONS, "env", "code") if name in self.frame}
-
-
-@functools.lru_cache(maxsize=256)
-def _in_name(env: str) -> Mapping[str, str]:
-    return dict(_IN_NAME.findall(env))

@@ -113,11 +113,6 @@ class CommitFacts:
     pull_request: int | None = None
     parents: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, commit: str, date_ms: int, known: Mapping[str, CommitFacts]) -> CommitFacts:
-        """What git knows of a commit: at least its hash and the date of its records."""
-        return known.get(commit) or cls(commit, date_ms)
-
 
 @dataclasses.dataclass(frozen=True)
 class Cause:
@@ -251,7 +246,7 @@ class CommitOrder:
 
     def facts(self, commit: str) -> CommitFacts:
         """What is known of a commit: at least its hash and the date of its records."""
-        return CommitFacts.of(commit, self.dates_ms.get(commit, 0), self.known)
+        return self.known.get(commit) or CommitFacts(commit, self.dates_ms.get(commit, 0))
 
     def between(self, good: str, bad: str) -> int:
         """Commits of good..bad (as git has it) apart from `bad`; recorded ones only where git does not know both."""
