@@ -32,7 +32,7 @@ from ci.history.types import (
     SeriesKey,
     SeriesStep,
     event_id,
-    event_of,
+    size_of,
 )
 from ci.stats import FloatArray, Step
 from ci.stats.steps import find
@@ -286,8 +286,8 @@ def _event(group: Sequence[SeriesStep], tracks: Tracks, around: Surroundings, tr
     bad = min(counts, key=lambda place: (-counts[place], place))
     good = max(step.good for step in group if step.bad == bad)
     state, reason, ended = _ending(group, tracks)
-    event = event_of(
-        [step.step for step in group],
+    event = HistoryEvent(
+        **size_of([step.step for step in group]),
         id=event_id(first.key.machine, first.key.kernel, first.kind, first.direction, order.names[bad]),
         kind=first.kind,
         direction=first.direction,

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-from pandas.api.extensions import ExtensionArray
 
 from ci.git.repository import history_order
 from ci.history.series import Tracks
@@ -179,9 +178,5 @@ class Surroundings:
 
     def _text(self, column: str, row: int) -> str:
         """A cell of the frame; "" where it has none: only a few rows are looked at, whatever the frame's size."""
-        value = self._columns[column][row] if column in self._columns else None
+        value = self.frame[column].iat[row] if column in self.frame else None
         return value if isinstance(value, str) else ""
-
-    @functools.cached_property
-    def _columns(self) -> Mapping[str, ExtensionArray]:
-        return {name: self.frame[name].array for name in (*VERSIONS, "env", "code") if name in self.frame}

@@ -46,16 +46,9 @@ class Tracks:
 
     def vendor(self, track: int) -> str:
         """The backend that the newest time of a track was divided by; "" where it was by none."""
-        return self._vendors[track]
-
-    @functools.cached_property
-    def _vendors(self) -> Sequence[str]:
-        rows = self.row[self.starts[1:] - 1]
-        names = [name for name in ("paired_ratio", "paired_with", "baseline_name") if name in self.frame]
-        newest = self.frame[names].iloc[rows]
-        paired = np.isfinite(_numbers(newest, "paired_ratio"))
-        columns = (_texts(newest, "paired_with"), _texts(newest, "baseline_name"))
-        return [one if use else other for use, one, other in zip(paired, *columns, strict=True)]
+        newest = self.frame.iloc[int(self.row[self.starts[track + 1] - 1])]
+        name = newest.get("paired_with" if np.isfinite(newest.get("paired_ratio", np.nan)) else "baseline_name")
+        return name if isinstance(name, str) else ""
 
     @functools.cached_property
     def of_key(self) -> Mapping[SeriesKey, Sequence[int]]:

@@ -168,15 +168,14 @@ def event_id(machine: str, kernel: str, kind: EventKind, direction: Direction, f
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:10]
 
 
-def event_of(steps: Sequence[Step], **fields: Any) -> HistoryEvent:
-    """An event that is as large as these steps are together.  fields: all else of it."""
-    sizes = {
+def size_of(steps: Sequence[Step]) -> dict[str, float]:
+    """The fields of an event that say how large steps are together."""
+    return {
         "ratio": math.exp(math.fsum(math.log(step.ratio) for step in steps) / len(steps)),
         "ratio_low": min(step.ratio_low for step in steps),
         "ratio_high": max(step.ratio_high for step in steps),
         "p_value": min(step.p_value for step in steps),
     }
-    return HistoryEvent(**{"between": 0, **sizes, **fields})
 
 
 # The commits of a history as a person knows them, from one call of git, and the order they stand in.
