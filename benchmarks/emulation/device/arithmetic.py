@@ -92,9 +92,16 @@ def _softmax(func: Any) -> Any:
     return lambda tensor, dim, half_to_float: func(tensor.float() if half_to_float else tensor, dim, False)
 
 
-def _softmax_backward(func: Any) -> Any:
-    """Its gradient, in the dtype of what went in."""
-    return lambda grad, output, dim, dtype: func(grad, output, dim, grad.dtype).to(dtype)
+def _gradient_of_softmax(is_log: bool) -> Callable[[Any], Any]:
+    """Its gradient, in the dtype of what went in.  The CPU adds the elements of a row one after the other, and is wrong
+    by 1e-5 where many are equal, as those of label smoothing."""
+
+    def gradient(grad: Any, output: Any, dim: int, dtype: Any) -> Any:
+        grad, output = (one.to(torch.promote_types(one.dtype, torch.float32)) for one in (grad, output))
+        summed, weights = (grad, output.exp()) if is_log else (grad * output, output)
+        return (summed - weights * summed.sum(dim, keepdim=True)).to(dtype)
+
+    return lambda func: gradient
 
 
 def _plain_attention(func: Any) -> Any:
@@ -111,7 +118,8 @@ def _table() -> dict[str, dict[str, Any]]:
             for name, weight in NORMS_BACKWARD.items()
         },
         **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),
-        **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _softmax_backward),
+        "_softmax_backward_data": _gradient_of_softmax(is_log=False),
+        "_log_softmax_backward_data": _gradient_of_softmax(is_log=True),
         "_fused_sdp_choice": _plain_attention,
         "trace": lambda func: lambda matrix: matrix.diagonal().sum(),
     }

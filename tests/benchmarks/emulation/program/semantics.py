@@ -76,6 +76,9 @@ def modules_and_gradients():
     lowest = torch.full((1,), -1.2783203125, dtype=torch.float16, device="cuda", requires_grad=True)
     nn.functional.silu(lowest).backward()
     assert lowest.grad.item() > 0  # 3e-5, which is 0 where each factor is rounded
+    row, target = torch.zeros(1, 32000, device="cuda", requires_grad=True), torch.zeros(1, dtype=int, device="cuda")
+    nn.functional.cross_entropy(row, target, label_smoothing=0.1).backward()
+    assert row.grad[0, 1].item() == pytest.approx(0.9 / 32000, rel=2e-6)
 
 
 def device():
