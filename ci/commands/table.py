@@ -119,7 +119,7 @@ def sheets(comparison: TableComparison, read: TableFile, formula: str) -> Iterat
 
 def _statistics(against: Against, title: str, left_out: str) -> Iterator[Sheet]:
     for table in against.groups:
-        names = list(table.loc[:, :"backend"])[:-1]
+        names = list(map(str, table.loc[:, :"backend"]))[:-1]
         own = table[table["backend"] != left_out].drop(columns="size").rename(columns=HEADS)
         yield _sheet(f"by {', '.join(names)}" if names else title, own)
 
@@ -181,7 +181,7 @@ def _groups(tables: Sequence[pd.DataFrame]) -> list[dict[str, object]]:
 
 
 def _backends(table: pd.DataFrame) -> dict[str, Mapping[str, object]]:
-    numbers = table.loc[:, "backend":].drop(columns="size").set_index("backend")  # type: ignore[misc]
+    numbers = table.loc[:, "backend":].drop(columns="size").set_index("backend")
     numbers = numbers.rename(columns={"geometric_mean": "geomean"}).assign(mean=numbers["ratio_of_means"])
     rows = numbers.to_dict("index")
     return {str(name): {str(what): None if n != n else n for what, n in row.items()} for name, row in rows.items()}
