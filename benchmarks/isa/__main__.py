@@ -10,6 +10,7 @@ import dataclasses
 import fnmatch
 import importlib
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from benchmarks import points, program
 from benchmarks.coordinator.orders import one_at_a_time
 from benchmarks.coordinator.worker_pools import launch_environment
 from benchmarks.isa.compile import ARCHES
-from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
+from benchmarks.isa.pool import MOST_FOR_POINTS, Choice, CompilePool, CompileSetting, Limits, compile_all
 from benchmarks.plan import UsageError, tiers_of
 from benchmarks.points import Point, PointsFile
 from benchmarks.shapes import Json, JsonObject, digest_of, one_of, some_of
@@ -123,7 +124,7 @@ def _setting(asked: CompiledArms) -> CompileSetting:
         limits,
         asked.compute_units,
         variables=launch_environment() if asked.launch_cache else None,
-        processes=asked.processes or (most_for_points() if asked.points else None),
+        processes=asked.processes or (min(MOST_FOR_POINTS, os.cpu_count() or 1) if asked.points else None),
     )
 
 
@@ -213,7 +214,7 @@ MEANING: dict[str, str] = {
 
 def finish(raw: Json, arch: str) -> JsonObject:
     """The metrics with what follows from them: means, the chip's LDS limit, occupancy by registers and by LDS."""
-    registers = raw["vgpr"] if "vgpr" in raw else raw["registers"]
+    registers = raw.get("vgpr", raw.get("registers"))
     waves, lds = raw["waves_per_group"], raw["lds_bytes"]
     added = {
         "lds_limit": lds_limit(arch),
@@ -244,7 +245,7 @@ def will_not_load(metrics: Json, arch: str) -> str | None:
     if threads > 1024:
         return f"its workgroup has {threads} threads and {arch} allows 1024; use fewer warps"
     if metrics["occupancy"] == 0:
-        registers = metrics["vgpr"] if "vgpr" in metrics else metrics["registers"]
+        registers = metrics.get("vgpr", metrics.get("registers"))
         return (
             f"{registers} registers per lane times {metrics['waves_per_group']} waves do not fit the register file "
             f"of {arch}; use smaller tiles or fewer warps"

@@ -110,20 +110,13 @@ def argument_pointer(text: str) -> tuple[str, ...]:
 
 def _merge(known: State, state: State) -> bool:
     """Add what `state` carries to `known`; whether anything was new."""
-    grown = False
-    for register, mask in state.items():
-        old = known.get(register, 0)
-        if mask & ~old:
-            known[register] = old | mask
-            grown = True
-    return grown
+    new = {one: mask | known.get(one, 0) for one, mask in state.items() if mask & ~known.get(one, 0)}
+    known.update(new)
+    return bool(new)
 
 
 def _union(state: State, names: tuple[str, ...]) -> int:
-    mask = 0
-    for register in names:
-        mask |= state.get(register, 0)
-    return mask
+    return functools.reduce(operator.or_, (state.get(register, 0) for register in names), 0)
 
 
 def _write(state: State, names: tuple[str, ...], mask: int) -> None:

@@ -117,11 +117,6 @@ class Code:
         """The instructions of those blocks in the order of the path."""
         return [i for index in path for i in self.blocks[index].instructions]
 
-    def hottest(self, weight: Callable[[Sequence[Instruction]], tuple[int, ...]]) -> Loop | None:
-        """The innermost loop with the greatest weight of its instructions; the first of equals; None without loops."""
-        inner = [loop for loop in self.loops if loop.innermost]
-        return max(inner, key=lambda loop: weight(self.within(loop.blocks)), default=None)
-
     def heaviest_path(self, weights: Mapping[int, int]) -> int:
         """The greatest sum of block weights on a path from the entry that takes no edge backwards in program flow."""
         every = [weights.get(block, 0) for block in range(len(self.blocks))]
@@ -291,11 +286,11 @@ def hot_loop(code: Code, kind: Callable[[Instruction], str], matrix: str) -> Jso
     """Instruction mix of the hottest innermost loop, the one with the most matrix instructions, then the most accesses
     to memory, then the longest; empty without loops.  matrix: what `kind` calls a matrix instruction."""
 
-    def weight(instructions: Sequence[Instruction]) -> tuple[int, ...]:
-        kinds = Counter(map(kind, instructions))
-        return kinds[matrix], sum(kinds[name] for name in ("load", "store", "atomic", "lds")), len(instructions)
+    def weight(loop: Loop) -> tuple[int, ...]:
+        kinds = Counter(map(kind, code.within(loop.blocks)))
+        return kinds[matrix], sum(kinds[name] for name in ("load", "store", "atomic", "lds")), kinds.total()
 
-    loop = code.hottest(weight)
+    loop = max((one for one in code.loops if one.innermost), key=weight, default=None)
     if loop is None:
         return {}
     body = code.within(loop.blocks)

@@ -106,7 +106,7 @@ def pretend(arch: str) -> Any:
     from triton.backends.compiler import GPUTarget
     from triton.runtime.driver import driver
 
-    found = target(arch)
+    found = ARCHES[arch]
     gpu_target = GPUTarget(found.backend, found.arch, found.wave_size)
     driver.set_active(OfflineDriver(gpu_target))
     _without_torch()
@@ -141,7 +141,7 @@ def argument(name: str, declared: Any) -> Any:
 def check(compilation: Any, gpu_target: Any, version: str) -> None:
     """Refuse what Triton would ignore or not understand, by name."""
     function = compilation.function
-    if not hasattr(function, "warmup") or not hasattr(function, "arg_names") or not hasattr(function, "create_binder"):
+    if not all(hasattr(function, name) for name in ("warmup", "arg_names", "create_binder")):
         raise WrongDeclaration(
             f"function is of type {type(function).__name__}; declare the @triton.jit or @gluon.jit function itself "
             "(of an autotuner its .fn) with the chosen constants"
@@ -207,24 +207,24 @@ def forget_half_made_keys() -> None:
 class Compiler:
     """Compiles declared units for one architecture; Triton's cache has what it compiled before.
 
-    folder: for the texts of the code, each named by its own digest.
+    folder: for the texts of the code, each named by its own digest.  written: () -> what this process wrote to stderr
+    since the last call (the compiler's own messages).
     """
 
-    def __init__(self, arch: str, folder: Path) -> None:
+    def __init__(self, arch: str, folder: Path, written: Callable[[], str] = str) -> None:
         import triton
 
-        self.arch, self._folder, self.version = arch, folder, triton.__version__
+        self.arch, self._folder, self._written, self.version = arch, folder, written, triton.__version__
         folder.mkdir(parents=True, exist_ok=True)
-        self._target: Target = target(arch)
+        self._target = ARCHES[arch]
         self._gpu_target = pretend(arch)
         self._tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
-    def record(self, compilation: Any, written: Any) -> JsonObject:
+    def record(self, compilation: Any) -> JsonObject:
         """What became of one compilation: {"status": "ok", "hash", "asm", "metrics", "notes", "key"} or
         {"status": "failed" | "refused", "why"}.
 
-        asm: the file of its text in the folder.  written: () -> what this process wrote to stderr since the last call
-        (the compiler's own messages).
+        asm: the file of its text in the folder.
         """
 
         def recorded(found: Specialised) -> JsonObject:
@@ -232,25 +232,25 @@ class Compiler:
             try:
                 record, text = self._read(self._compiled(found))
             except Exception as error:
-                return {"status": "failed", "why": first_cause(error, written()), **about}
+                return {"status": "failed", "why": first_cause(error, self._written()), **about}
             record["asm"] = f"{record['hash']}.s"
             write(self._folder / record["asm"], text)
             return record | about
 
-        return self._specialised(compilation, written, recorded)
+        return self._specialised(compilation, recorded)
 
-    def fill(self, compilation: Any, written: Any) -> JsonObject:
+    def fill(self, compilation: Any) -> JsonObject:
         """Have the binary in Triton's own cache, where a launch finds it: {"status": "ok"}, or why not as above."""
 
         def filled(found: Specialised) -> JsonObject:
             self._compiled(found)
             return {"status": "ok"}
 
-        return self._specialised(compilation, written, filled)
+        return self._specialised(compilation, filled)
 
-    def _specialised(self, compilation: Any, written: Any, then: Callable[[Specialised], JsonObject]) -> JsonObject:
+    def _specialised(self, compilation: Any, then: Callable[[Specialised], JsonObject]) -> JsonObject:
         """What is made of a compilation once the JIT has specialised it; else why that cannot be."""
-        written()
+        self._written()
         try:
             check(compilation, self._gpu_target, self.version)
             return then(specialise(compilation))
@@ -258,7 +258,7 @@ class Compiler:
             return {"status": "refused", "why": str(error)}
         except Exception as error:
             forget_half_made_keys()
-            return {"status": "failed", "why": first_cause(error, written())}
+            return {"status": "failed", "why": first_cause(error, self._written())}
 
     def _compiled(self, found: Specialised) -> Any:
         """The very call that the JIT makes, so that the entry in Triton's cache is the launch's."""
@@ -299,10 +299,6 @@ FIXED = {"TRITON_DISABLE_LINE_INFO": "1", "TRITON_DEFAULT_FP_FUSION": "1", "PYTH
 the default of floating-point fusion changes in 3.10."""
 
 
-class UnknownArch(ValueError):
-    """An architecture that cannot be compiled for; the text lists the known ones."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Target:
     """What triton.backends.compiler.GPUTarget takes: backend, its name of the architecture, lanes of a wave."""
@@ -318,13 +314,6 @@ ARCHES: dict[str, Target] = {
     "sm_90": Target("cuda", 90, 32),
 }
 """MI300X, MI325X; MI350X, MI355X; H100, H200.  Metrics are read for these, see amd.py and nvidia.py."""
-
-
-def target(arch: str) -> Target:
-    """The target of an architecture; UnknownArch lists the known ones."""
-    if arch not in ARCHES:
-        raise UnknownArch(f"architecture {arch!r} is not known; known: {', '.join(ARCHES)}")
-    return ARCHES[arch]
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout, modules_with
 from benchmarks.coordinator.ranks import Failed, Failure, StepFailed, WorkerPool
-from benchmarks.isa.compile import compiler_message, environment, target
+from benchmarks.isa.compile import compiler_message, environment
 from benchmarks.reach import CheckoutCode
 from benchmarks.shapes import Json, JsonObject
 from benchmarks.trial_file import Status
@@ -168,7 +168,6 @@ class CompilePool:
     ) -> None:
         from kernels.hardware import assumed_units
 
-        target(arch)
         self.arch, self.setting, self._scratch, self._tell = arch, setting, scratch, tell
         self._asked = {
             "arch": arch,
@@ -222,13 +221,8 @@ def _in_threads(works: Sequence[Callable[[], None]]) -> None:
         thread.join()
 
 
-def most_for_points() -> int:
-    """Compiling processes for the points of a sweep on this machine."""
-    return min(MOST_FOR_POINTS, os.cpu_count() or 1)
-
-
 def compile_all(
-    arches: Sequence[str], choice: Choice, setting: CompileSetting, tell: Callable[..., None] = lambda **progress: None
+    arches: Sequence[str], choice: Choice, setting: CompileSetting, tell: Callable[..., None]
 ) -> list[CompilePool]:
     """Run every architecture in parallel; returns the runs with their listings and records, in the order asked.
 

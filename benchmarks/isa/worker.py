@@ -144,12 +144,12 @@ class UnitCompiler:
         self, arch: str, cache: str, compute_units: int, choose: JsonObject, modules: Sequence[str]
     ) -> JsonObject:
         """The version of Triton, and the units; see Units.gather."""
-        self._compiler, self._units = Compiler(arch, Path(cache)), Units(arch, compute_units)
+        self._compiler, self._units = Compiler(arch, Path(cache), self._written), Units(arch, compute_units)
         return {"triton": self._compiler.version} | self._units.gather(choose, modules)
 
     def answer(self, index: int) -> JsonObject:
         """The record of a unit; see Compiler.record."""
-        return self._compiler.record(self._units.declared[index], self._written)
+        return self._compiler.record(self._units.declared[index])
 
 
 # With the device untouched: what arms of a trial launch, compiled into the cache that launches look in.
@@ -182,7 +182,7 @@ class Filler:
             self._units = Units(arch, about["compute_units"])
             self._compiler = Compiler(arch, Path(about["folder"]))
         units = self._units.of_arm(kernel, backend, kernel.case(case), dict(knobs))
-        return sum(self._compiler.fill(unit, str)["status"] == "ok" for unit in units)
+        return sum(self._compiler.fill(unit)["status"] == "ok" for unit in units)
 
     def _kernel(self, module: str, kernel: str, renamed: Mapping[str, str], **_: Any) -> Any:
         return import_kernel(module, kernel, renamed)

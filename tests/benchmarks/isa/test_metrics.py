@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.isa.__main__ import MEANING, document, entries, finish, mean_width, will_not_load
-from benchmarks.isa.compile import UnknownArch, environment, first_cause, target
+from benchmarks.isa.compile import environment, first_cause
 
 RAW = {
     "vgpr": 86,
@@ -107,11 +107,6 @@ def test_what_changes_code_is_not_inherited():
     assert found["PATH"] == "/bin"
     assert not any(name.startswith("AMDGCN") or name == "TRITON_ALWAYS_COMPILE" for name in found)
     assert found["TRITON_DISABLE_LINE_INFO"] == "1"
-
-
-def test_an_unknown_arch_lists_the_known():
-    with pytest.raises(UnknownArch, match="known: gfx942, gfx950, sm_90"):
-        target("gfx90a")
 
 
 def test_the_compilers_own_words_come_first():
