@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import plan
-from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError, modules_with, refuse_unknown
+from benchmarks.coordinator.checkouts import START_S, Checkout, answers_of, modules_with, probed_by, refuse_unknown
 from benchmarks.coordinator.orders import CaseCounter, Report, objects
-from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, make_directories, remove_directories, started
+from benchmarks.coordinator.ranks import Failed, Failure, make_directories, remove_directories
 from benchmarks.coordinator.trial import Session
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError, WarmUp, unknown_kernel
@@ -238,17 +238,14 @@ def ask_candidates(
     refuse_unknown([kernel], [checkout])
     directory = make_directories()
     try:
-        with started("candidates", checkout.python, checkout.path, 1, directory) as pool:
-            devices = [] if arch else pool.ask("looking for devices", START_S, "probe")[0]["devices"]
-            first = devices[0] if devices else {"arch": arch or "cpu", "compute_units": None}
-            place = {"arch": first["arch"], "compute_units": compute_units or first["compute_units"]}
-            which = {"kernel": kernel, "cases": list(cases), "backends": list(backends), "place": place}
-            which["modules"] = modules_with(checkout, [kernel])
-            [entries] = pool.ask("listing candidates", START_S, "candidates", **which)
-    except StepFailed as error:
-        raise UsageError(error.failure.why) from error
-    except PoolDied as error:
-        raise CheckoutError(f"{checkout.path}: {error.failure.why}\n{error.failure.detail}") from error
+        devices = [] if arch else probed_by([checkout], directory)[0]["devices"]
+        first = devices[0] if devices else {"arch": arch or "cpu", "compute_units": None}
+        place = {"arch": first["arch"], "compute_units": compute_units or first["compute_units"]}
+        which = {"kernel": kernel, "cases": list(cases), "backends": list(backends), "place": place}
+        which["modules"] = modules_with(checkout, [kernel])
+        [entries] = answers_of(directory, START_S, [(checkout, "candidates", which)])
     finally:
         remove_directories(directory)
+    if isinstance(entries, Failed):
+        raise UsageError(f"{checkout.path}: {entries.failure.why}\n{entries.failure.detail}".strip())
     return {"kernel": kernel, **place, "devices": len(devices) or None, "entries": entries}

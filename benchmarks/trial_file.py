@@ -28,6 +28,7 @@ from benchmarks.shapes import (
     Json,
     JsonObject,
     Unfit,
+    anything,
     bounded,
     clean,
     flag,
@@ -182,7 +183,7 @@ _CHECKOUT = record(
         "kernels_digest": maybe(NAME),
         "kernel_digest": maybe(NAME),
         "ran": maybe(table(TEXT, NAME)),
-        "declaration": lambda value, where: _declared(value, where),
+        "declaration": anything,  # see _declared
         "broken": maybe(items(record({"module": NAME, "reason": TEXT}, {"declares": maybe(items(_part))}))),
     },
 )
@@ -299,36 +300,16 @@ class _Declared(NamedTuple):
 
 
 def _declared(value: Any, where: str) -> _Declared:
-    """A declaration names nothing twice, and speaks only of its own cases and backends.  Raises Unfit."""
+    """A declaration names nothing twice, and speaks only of its own cases and backends.  Raises Unfit.
+
+    It is four fifths of the text of a trial, and hundreds of lines hold the same one.
+    """
     return _Declared() if value is None else _declared_in(packed(value), where)
 
 
 def packed(declaration: Json) -> bytes:
-    """A declaration as the key of what is remembered of it: 1, 1.0 and true are three values.
-
-    It is four fifths of the text of a trial, and hundreds of lines hold the same one.
-    """
-    return _packed(_Same(declaration))
-
-
-@functools.lru_cache(maxsize=64)
-def _packed(declaration: _Same) -> bytes:
-    return marshal.dumps(declaration.value, 2)  # without references, which depend on how the value was made
-
-
-class _Same:
-    """A value that equals itself alone; nobody changes a declaration that a line has."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Json) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
+    """A declaration as the key of what is remembered of it: 1, 1.0 and true are three values."""
+    return marshal.dumps(declaration, 2)  # without references, which depend on how the value was made
 
 
 @functools.lru_cache(maxsize=64)

@@ -74,8 +74,6 @@ WARM_UP = WarmUp(seconds=0.0, fewest=0, most=0, rounds=2)
 class ScriptSession(Session):
     """One command.  A context manager: on leaving it none of its processes stays.  seen: what `survey` found."""
 
-    follows_code = False
-
     def __init__(self, script: ScriptRun, checkouts: Sequence[Checkout], protocol: Protocol, report: Report) -> None:
         super().__init__(checkouts, dataclasses.replace(protocol, warm_up=WARM_UP), Selection(), report)
         self.script, self.seen = script, Survey({})

@@ -87,7 +87,7 @@ def probe(checkout: Checkout, directory: Path, variables: Mapping[str, str], on_
     variables: of the process that looks, beside those of this one.  on_cpu: a GPU is left alone on purpose.  Raises
     CheckoutError if it cannot measure, or does not see the GPU that is there.
     """
-    [seen] = _probed([checkout], directory, variables)
+    [seen] = probed_by([checkout], directory, variables)
     if why := "" if on_cpu else unseen_gpu(seen["devices"], seen["environment"]):
         raise CheckoutError(why)
     environment = {key: value for key, value in seen["environment"].items() if "missing" not in key}
@@ -104,7 +104,7 @@ def describe(
     Each module is imported in a process of its own, several at a time: what one does to Python, to torch or to the
     process must not make others look broken.  Raises CheckoutError where a checkout's Python measures nothing.
     """
-    probed = _probed(checkouts, directory)
+    probed = probed_by(checkouts, directory)
     asked = [
         (checkout, "declare", {"place": _place(seen), "protocol": dict(terms), "module": module, **more})
         for checkout, seen in zip(checkouts, probed, strict=True)
@@ -112,18 +112,18 @@ def describe(
         for more in [{"modules": modules, "renamed": dict(checkout.renamed)}]
         for module in modules
     ]
-    answers = list(zip(asked, _answers(directory, limit_s, asked), strict=True))
+    answers = list(zip(asked, answers_of(directory, limit_s, asked), strict=True))
     return {
         one.role: _description(one, seen, {said["module"]: a for (of, _, said), a in answers if of is one})
         for one, seen in zip(checkouts, probed, strict=True)
     }
 
 
-def _probed(
+def probed_by(
     checkouts: Sequence[Checkout], directory: Path, variables: Mapping[str, str] | None = None
 ) -> list[JsonObject]:
     """What the Python of each checkout sees; CheckoutError where one measures nothing."""
-    probed = _answers(directory, START_S, [(one, "probe", {}) for one in checkouts], variables)
+    probed = answers_of(directory, START_S, [(one, "probe", {}) for one in checkouts], variables)
     for checkout, seen in zip(checkouts, probed, strict=True):
         if isinstance(seen, Failed):
             raise _error(checkout, seen.failure, f"{checkout.python} cannot run the measuring process: ")
@@ -134,7 +134,7 @@ Asked = tuple[Checkout, str, JsonObject]
 """A request to a process of a checkout: which, its name, and its fields."""
 
 
-def _answers(
+def answers_of(
     directory: Path, limit_s: float, asked: Sequence[Asked], variables: Mapping[str, str] | None = None
 ) -> list[Any]:
     """The answer to each request, of a process of its own, or the StepFailed or PoolDied that it came to."""

@@ -73,9 +73,6 @@ class Session:
     kernels: that are asked for; none: all.
     """
 
-    follows_code = True
-    """Whether it is known which files an operator's code comes from; else trials have no digests of them."""
-
     def __init__(
         self,
         checkouts: Sequence[Checkout],
@@ -95,7 +92,6 @@ class Session:
         self.on_progress = one_at_a_time(on_progress or (lambda event: None))
         self._heaps: dict[int, JsonObject] = {}
         self._known: dict[str, dict[tuple[str, str], Failure]] = {}
-        self._digests: dict[str, str] = {}
         self._own_digests: dict[str, dict[str, str]] = {}
         self._ran: dict[tuple[str, str], dict[str, str]] = {}
         self._secrets: dict[tuple[str, str], int] = {}
@@ -131,7 +127,6 @@ class Session:
         for one in self.checkouts:
             starting.begin(one.python)
             listed_packages(one)
-            self._digests[one.role] = one.code.digest()
         self.on_progress({"done": 0, "total": None, "what": "importing the kernels"})
         terms, limit_s = self.protocol.definition_terms(), self.protocol.deadline_s
         self.descriptions = describe(self.checkouts, self._directory, terms, limit_s, self._kernels)
@@ -380,16 +375,12 @@ class Session:
         return {one.role: self._checkout_entry(one, name, self.descriptions[one.role]) for one in self.checkouts}
 
     def _checkout_entry(self, checkout: Checkout, name: str, found: Description) -> JsonObject:
-        code = {
-            "kernels_digest": self._digests.get(checkout.role),
-            "kernel_digest": self._own_digests.get(checkout.role, {}).get(name),
-            "ran": self._ran.get((name, checkout.role), {}),
-        }
         return {
             "commit": checkout.commit,
             "date_ms": checkout.date_ms,
             "dirty": checkout.dirty,
-            **(code if self.follows_code else {}),
+            "kernel_digest": self._own_digests.get(checkout.role, {}).get(name),
+            "ran": self._ran.get((name, checkout.role), {}),
             "environment": {**found.environment, "libraries": called_libraries(found.kernels.get(name))},
             "declaration": found.kernels.get(name),
             "broken": [{key: one[key] for key in ("module", "reason", "declares")} for one in found.broken],

@@ -63,7 +63,8 @@ class DriverLibrary:
     """A driver's library; what it lacks or refuses is None: a failed reading must never end a measurement.
 
     handles: of each GPU, by its PCI address.  unanswered: how many GPUs gave none.  Raises what the library raises
-    where it cannot be used at all.
+    where it cannot be used at all.  Each has `facts` of a GPU by its address, and its `reading`: sm_clock_mhz,
+    mem_clock_mhz, temperature_c, power_w, throttle of now.
     """
 
     module = prefix = ""
@@ -78,14 +79,6 @@ class DriverLibrary:
         with contextlib.suppress(Exception):
             return getattr(self._library, f"{self.prefix}{name}")(*arguments)
         return None
-
-    def facts(self, address: str) -> GpuFacts:
-        """What it says of a GPU."""
-        raise NotImplementedError
-
-    def reading(self, address: str) -> JsonObject:
-        """sm_clock_mhz, mem_clock_mhz, temperature_c, power_w, throttle of now."""
-        raise NotImplementedError
 
 
 SM, MEMORY, GPU_SENSOR = 1, 2, 0
@@ -368,7 +361,7 @@ def gpu_facts(root: Path = ROOT) -> tuple[list[GpuFacts], dict[str, str]]:
     return [facts[address] for address in sorted(facts)], absent
 
 
-def facts_by_library(kind: type[DriverLibrary], absent: dict[str, str]) -> dict[str, GpuFacts]:
+def facts_by_library(kind: type[Nvml | AmdSmi], absent: dict[str, str]) -> dict[str, GpuFacts]:
     """What a library says, by address; why it says nothing goes into `absent`."""
     try:
         library = kind()
@@ -396,7 +389,7 @@ def gpus_of_run(gpus: Sequence[GpuFacts], addresses: Collection[str] | None) -> 
 class Monitor:
     """Reads the GPUs of a run, which torch sees (worker.probe.devices()), by their place in that list."""
 
-    def __init__(self, library: DriverLibrary, devices: Sequence[Json]) -> None:
+    def __init__(self, library: Nvml | AmdSmi, devices: Sequence[Json]) -> None:
         known = list(library.handles)
         places = ((device.get("pci"), known[min(device["index"], len(known) - 1)]) for device in devices)
         self._library, self._addresses = library, [pci if pci in library.handles else nth for pci, nth in places]
@@ -406,7 +399,7 @@ class Monitor:
         return self._library.facts(self._addresses[index])
 
     def read(self, index: int) -> JsonObject:
-        """See DriverLibrary.reading."""
+        """See DriverLibrary."""
         return self._library.reading(self._addresses[index])
 
 
@@ -430,7 +423,7 @@ PERIOD_S = 0.25
 """Time between two readings while a trial runs."""
 
 KEPT = 40
-"""Readings per trial that are recorded; those of a longer trial are thinned evenly."""
+"""Readings per trial that are recorded at most; of a longer trial every second, or third, and so on."""
 
 
 class Recorder:
@@ -450,7 +443,7 @@ class Recorder:
         try:
             yield lambda: {
                 "before": before,
-                "during": thinned(readings, KEPT),
+                "during": readings[:: 1 + len(readings) // KEPT],
                 "after": self._now(),
                 "why_absent": self._why_absent,
             }
@@ -472,10 +465,3 @@ class Recorder:
             return None
         first, *others = [self._monitor.read(index) for index in range(self._count)]
         return {**first, "others": others} if others else first
-
-
-def thinned(readings: list[JsonObject], keep: int) -> list[JsonObject]:
-    """At most `keep` readings, evenly spread."""
-    if len(readings) <= keep:
-        return list(readings)
-    return [readings[i * len(readings) // keep] for i in range(keep)]

@@ -73,15 +73,11 @@ class NodeFacts:
         return any(gpu.product and by_market_name(gpu.product).arch.startswith("gfx") for gpu in self.gpus)
 
     def compact(self) -> JsonObject:
-        """As JSON values: a fact that all GPUs share stands once, one that nobody says is left out."""
-        host = {name: value for name, value in vars(self.host).items() if value is not None}
-        shown: JsonObject = {"count": len(self.gpus)}
-        for name in (field.name for field in dataclasses.fields(GpuFacts)):
-            values = [getattr(gpu, name) for gpu in self.gpus]
-            values = [list(value) if isinstance(value, tuple) else value for value in values]
-            if any(value not in (None, "") for value in values):
-                shown[name] = values[0] if all(value == values[0] for value in values) else values
-        return {"absent": dict(self.absent), **host, "gpus": shown}
+        """As JSON values: a fact that nobody says is left out."""
+        host, *gpus = (
+            {name: one for name, one in vars(of).items() if one not in (None, "")} for of in (self.host, *self.gpus)
+        )
+        return {"absent": dict(self.absent), **host, "gpus": gpus}
 
 
 def node_facts(
@@ -418,9 +414,5 @@ def machine_name(machine: Json) -> str:
 
 def _chip_id(device: Json) -> str | None:
     """PCI device id, four hex digits, from sysfs: the same place on AMD and NVIDIA."""
-    if not device.get("pci"):
-        return None
-    try:
-        return normal_chip_id(Path(f"/sys/bus/pci/devices/{device['pci']}/device").read_text().strip())
-    except OSError:
-        return None
+    pci = device.get("pci")
+    return normal_chip_id(system.text_of(ROOT / f"sys/bus/pci/devices/{pci}/device")) if pci else None

@@ -88,8 +88,6 @@ class ProgramSession(Session):
     kept: folder for the stamps of builds.  printed: by role, the end of what the first run printed.
     """
 
-    follows_code = False
-
     def __init__(
         self, program: Program, checkouts: Sequence[Checkout], protocol: Protocol, report: Report, kept: Path
     ) -> None:

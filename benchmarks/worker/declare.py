@@ -146,7 +146,7 @@ def _origin(text: str | None) -> str:
     return "built from a folder" if "dir_info" in told else "from a file" if told else ""
 
 
-# What a sweep could try of a kernel: for each case and backend the knobs in use, their rule and the candidates.
+# What a sweep could try of a kernel: for each case and backend the knobs in use, their table and the candidates.
 
 
 def listed(
@@ -155,7 +155,7 @@ def listed(
     """One entry for each case and backend that fit.  place: arch and compute_units, as in kernels.spec.Place.  modules:
     that may hold the kernel.
 
-    config and candidates are all knobs of a launch; overrides: of each candidate, what differs from config.
+    config and candidates are all knobs of a launch.  knobs: their defaults, null without one.
     """
     spec, found = contract("spec"), discovered(modules).kernels
     if kernel not in found:
@@ -176,50 +176,27 @@ def listed(
 
 
 def _entry(kernel: Any, case: Any, placed: Any, backend: Any) -> JsonObject:
-    about = {"kernel": kernel.name, "case": case.name, "backend": backend.name, "baseline": backend.baseline}
-    about |= {"world": case.world, "tier": case.tier, "dtype": case.dtype, "dims": dict(case.dims)}
     parameters = _parameters(backend)
-    about |= {"cost": _cost(kernel, placed), "knobs": {name: _knob(one) for name, one in parameters.items()}}
     defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+    about = {"kernel": kernel.name, "case": case.name, "backend": backend.name, "baseline": backend.baseline}
+    about |= {"world": case.world, "tier": case.tier}
+    about["knobs"] = {name: {"default": defaults.get(name)} for name in parameters}
     try:
         return about | {"why": "", **_choices(backend, placed, defaults)}
     except Exception as error:  # Unsupported here, or a rule that fails: either way nothing can be tried
-        nothing = {"config": None, "rule": None, "tuned": None, "table": None, "candidates": [], "overrides": []}
         kind = "" if type(error).__name__ == "Unsupported" else f"{type(error).__name__}: "
-        return about | {"why": kind + first_line(error), **nothing}
-
-
-def _cost(kernel: Any, placed: Any) -> JsonObject | None:
-    """What a call must do, by the declaration; None where that fails."""
-    try:
-        return dataclasses.asdict(kernel.function("cost")(placed))
-    except Exception:  # said by the listing of the declaration
-        return None
+        return about | {"why": kind + first_line(error), "config": None, "table": None, "candidates": []}
 
 
 def _choices(backend: Any, placed: Any, defaults: JsonObject) -> JsonObject:
-    """rule: without the table; tuned: where an entry of the case is in it; table: what `ridgeline tune` must know."""
+    """table: what `ridgeline tune` must know, null without one."""
     arch = placed.place.arch
     config = {**defaults, **(backend.config(placed, arch) if backend.config else {})}
     propose = getattr(backend, "candidates", None)  # a checkout before 2026-12 has no such field, nor a table
     full = [{**defaults, **one} for one in propose(placed, arch)] if propose else []
-    found: JsonObject = {"rule": None, "tuned": None, "table": None}
-    if table := getattr(backend, "tuned", None):
-        where = {name: getattr(table, name) for name in ("file", "section")}
-        where |= {"key": table.key(placed), "elements": list(table.elements)}
-        described = contract("_shared.tuning").described(backend, placed, arch)
-        found = {"rule": {**defaults, **table.rule(placed, arch)}, "tuned": where, "table": described}
-    differs = [{name: value for name, value in one.items() if config.get(name) != value} for one in full]
-    return {"config": config, **found, "candidates": full, "overrides": differs}
-
-
-def _knob(parameter: inspect.Parameter) -> JsonObject:
-    """Default (null without one) and type of a knob, by its annotation, or else by its default."""
-    has = parameter.default is not parameter.empty
-    written = parameter.annotation
-    known = written if isinstance(written, str) else getattr(written, "__name__", "")
-    kind = known if written is not parameter.empty else type(parameter.default).__name__ if has else ""
-    return {"default": parameter.default if has else None, "type": kind, "required": not has}
+    tabled = getattr(backend, "tuned", None)
+    table = contract("_shared.tuning").described(backend, placed, arch) if tabled else None
+    return {"config": config, "table": table, "candidates": full}
 
 
 # A declaration under the names that it has in head: what base called otherwise is compared, and not new and gone.

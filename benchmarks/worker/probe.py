@@ -78,12 +78,7 @@ def environment() -> JsonObject:
     """Versions that can change a time."""
     found: JsonObject = {
         "python": platform.python_version(),
-        "torch": None,
-        "triton": None,
-        "cuda": None,
-        "hip": None,
-        "nccl": None,
-        "executable": None,
+        **dict.fromkeys(("torch", "triton", "cuda", "hip", "nccl", "executable")),
         "variables": _variables(),
     }
     try:

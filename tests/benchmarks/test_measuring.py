@@ -63,7 +63,7 @@ def test_a_trial_of_a_sound_kernel(toy_tree, toy_log):
     assert line["machine"]["kind"] == "cpu"
     assert line["state"]["before"] is None
     assert line["state"]["why_absent"]
-    assert line["preflight"]["facts"]["gpus"] == {"count": 0}
+    assert line["preflight"]["facts"]["gpus"] == []
     logged = toy_log.read_text().splitlines()
     assert "tree reference small 0 cpu cpu" in logged
     assert "tree knobs 16 columns" in logged
@@ -162,7 +162,7 @@ def test_two_trees_work_in_turns_in_shuffled_rounds(toy_tree, toy_log, monkeypat
     arms = line["cases"]["small"]["arms"]
     assert sorted(arms) == [f"{role}/{name}" for role in ("base", "head") for name in ("elsewhere", "library", "ours")]
     assert all(len(arms[name]["seconds"]) == 10 for name in arms if "elsewhere" not in name)
-    assert line["trees"]["head"]["kernels_digest"] != line["trees"]["base"]["kernels_digest"]
+    assert line["trees"]["head"]["kernel_digest"] != line["trees"]["base"]["kernel_digest"]
     assert line["trees"]["head"]["declaration"]["yardstick"] == line["trees"]["base"]["declaration"]["yardstick"]
     calls = [entry.split() for entry in toy_log.read_text().splitlines() if " call " in entry]
     checks_after = 4

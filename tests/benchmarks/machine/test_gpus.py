@@ -308,8 +308,3 @@ def test_a_recorder_reads_before_during_and_after(nvml, monkeypatch):
         found = so_far()
     assert found["before"]["sm_clock_mhz"] == found["after"]["others"][0]["sm_clock_mhz"] == 1830
     assert found["during"][0]["at_s"] < found["during"][-1]["at_s"]
-
-
-def test_a_long_trial_is_thinned_evenly():
-    assert [r["at_s"] for r in gpus.thinned([{"at_s": i} for i in range(100)], 4)] == [0, 25, 50, 75]
-    assert len(gpus.thinned([{}] * 3, 4)) == 3
