@@ -100,17 +100,9 @@ class ContractFinder(MetaPathFinder):
             return self._alias(name, part)
         if room != "kernels" or not self._everywhere:
             return None
-        found = self._elsewhere(name, path, target)
-        if found is not None:
+        if found := next((spec for spec in _of_others(self, name, path, target) if not _is_ours(spec)), None):
             return found
         return self._alias(name, part) if part else ModuleSpec(name, None, is_package=True)
-
-    def _elsewhere(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
-        for finder in sys.meta_path:
-            found = finder.find_spec(name, path, target) if finder is not self else None
-            if found is not None and not _is_ours(found):
-                return found
-        return None
 
     def _alias(self, name: str, part: str) -> ModuleSpec | None:
         real = f"{self._contract}.{part}"
@@ -119,6 +111,13 @@ class ContractFinder(MetaPathFinder):
         except ModuleNotFoundError:
             there = False
         return ModuleSpec(name, _Alias(real)) if there else None
+
+
+def _of_others(finder: MetaPathFinder, *module: Any) -> Iterator[ModuleSpec]:
+    """What the other finders find of a module."""
+    for other in sys.meta_path:
+        if other is not finder and (spec := other.find_spec(*module)) is not None:
+            yield spec
 
 
 class _Alias(Loader):
@@ -173,9 +172,8 @@ class ChangingFinder(MetaPathFinder):
         change = self._choose(name)
         if change is None:
             return None
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if finder is not self else None
-            if spec is not None and spec.loader is not None:
+        for spec in _of_others(self, name, path, target):
+            if spec.loader is not None:
                 spec.loader = ChangingLoader(spec.loader, change)  # type: ignore[assignment]
                 return spec
         return None

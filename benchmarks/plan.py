@@ -152,12 +152,12 @@ def check_selection(selection: Selection, declared: Sequence[Json], kernels: Seq
     wanted_tiers = tiers_of(selection.tier)
     if not chosen:
         return
-    cases = [(kernel["kernel"], case["name"], case["tier"]) for kernel in chosen for case in kernel["cases"]]
+    cases = [(f"{kernel['kernel']}/{case['name']}", case["tier"]) for kernel in chosen for case in kernel["cases"]]
     backends = {name for kernel in chosen for name in kernel["backends"]}
     for pattern in selection.cases:
-        tiers = {tier for kernel, name, tier in cases if _fits(name, kernel, [pattern])}
+        tiers = {tier for name, tier in cases if _fits(name, [pattern])}
         if not tiers:
-            names = sorted({f"{kernel}/{name}" for kernel, name, _ in cases})
+            names = {name for name, _ in cases}
             near = ", ".join(difflib.get_close_matches(pattern, names, NEAREST, 0.0))
             raise UsageError(f"no case fits {pattern!r}; of {len(names)} the nearest are {near} ('*m16*' fits several)")
         if not tiers.intersection(wanted_tiers):
@@ -191,7 +191,9 @@ def plan_kernel(
     wanted = [
         case
         for case in cases.values()
-        if case["tier"] in tiers and _fits(case["name"], kernel, selection.cases) and in_turn(case, machine, selection)
+        if case["tier"] in tiers
+        and _fits(f"{kernel}/{case['name']}", selection.cases)
+        and in_turn(case, machine, selection)
     ]
     return [_plan_case(case, declarations, machine, selection, cache, regime) for case in wanted]
 
@@ -360,9 +362,9 @@ def heap_bytes(cost: Cost, copies: int, world: int, arms: Sequence[PlannedArm], 
     return min(wanted, int(HEAP_SHARE * (machine["memory_bytes"] or wanted / HEAP_SHARE)) // heaps)
 
 
-def _fits(name: str, kernel: str, patterns: Sequence[str]) -> bool:
-    """Whether a case is asked for, by its name or as kernel/name."""
-    texts = (name, f"{kernel}/{name}")
+def _fits(case: str, patterns: Sequence[str]) -> bool:
+    """Whether a case, KERNEL/NAME, is asked for by this or by its name alone."""
+    texts = (case, case.partition("/")[2])
     return not patterns or any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns for text in texts)
 
 

@@ -22,7 +22,7 @@ from benchmarks.coordinator.ranks import Unkillable
 from benchmarks.lifetime import ENDING
 from benchmarks.plan import Protocol, UsageError
 from benchmarks.points import knob_value
-from benchmarks.shapes import Into, Json, JsonObject, Unfit, built, number, one_of, whole
+from benchmarks.shapes import Into, Json, JsonObject, Unfit, bounded, built, number, one_of, whole
 from benchmarks.trial_file import FAILED, ROLES, UNTRIED, Status
 from kernels.spec import TIERS
 
@@ -155,16 +155,13 @@ def side(text: str) -> Checkout:
 
 
 def knob(text: str) -> tuple[str, Any]:
-    """KEY=VALUE or ROLE.KEY=VALUE; a value is one of points.knob_value that JSON can hold."""
+    """KEY=VALUE or ROLE.KEY=VALUE; a value is one of points.knob_value that a trial file can hold."""
     key, equals, value = text.partition("=")
     role, dot, name = key.rpartition(".")
     if not equals or not name.isidentifier() or (dot and role not in ROLES):
         raise UsageError(f"--set {text!r}: expected KEY=VALUE")
     setting = knob_value(value)
-    try:
-        json.dumps(setting, allow_nan=False, ensure_ascii=False).encode()
-    except ValueError as error:
-        raise UsageError(f"--set {text!r}: JSON cannot hold this value: {error}") from None
+    bounded(setting, f"--set {key}")
     return key, setting
 
 
@@ -273,20 +270,18 @@ class Tally:
 
     def add_check(self, line: Json) -> list[str]:
         """Count the arms of a line of checks; returns a sentence for each that is not right."""
-        where = line.get("holds_for", {}).get("machine", ""), line.get("emulated", "")
-        found = [self._add(line["kernel"], line["case"], name, arm, *where) for name, arm in line["arms"].items()]
+        about = line["kernel"], line["case"]
+        found = [self._add(*about, name, arm, line.get("emulated", "")) for name, arm in line["arms"].items()]
         self.broken.update({module["module"]: module["reason"] for module in line["broken"]})
         return [fault.in_words() for fault in found if fault]
 
-    def _add(
-        self, kernel: str, case: str, name: str, arm: Json, machine: str = "", emulated: str = ""
-    ) -> ArmFault | None:
+    def _add(self, kernel: str, case: str, name: str, arm: Json, emulated: str = "") -> ArmFault | None:
         self.arms.setdefault((kernel, name, emulated), ArmTally(kernel, name, emulated)).add(arm)
         if arm["status"] not in FAILED:
             self.reasons.update([] if arm["status"] == Status.OK else [arm["why"]])
             return None
         fault = ArmFault(kernel, case, name, Status(arm["status"]), arm["why"], emulated)
-        self.faults[kernel, case, name, machine] = fault
+        self.faults[kernel, case, name, emulated] = fault
         return fault
 
     def count(self, status: Status) -> int:

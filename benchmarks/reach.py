@@ -252,11 +252,6 @@ class _Index:
                 yield from (path for path in self.paths if path.startswith(below))
 
 
-def files_of_module(tree: SourceTree, dotted: str) -> list[str]:
-    """The files that a module of this name can be in a tree."""
-    return _index(tree).module(dotted)
-
-
 @functools.lru_cache(maxsize=8)
 def _index(tree: SourceTree) -> _Index:
     return _Index(tree)
@@ -391,7 +386,7 @@ class CheckoutCode:
         return None
 
     def _foreign(self, name: str, file: str) -> str:
-        own = next((path for path in files_of_module(self.tree, name) if path in self.files()), "")
+        own = next((path for path in _index(self.tree).module(name) if path in self.files()), "")
         if name in BY_PYTHON or not own or not self._is_copy(name, Path(file), own):
             return ""
         return (

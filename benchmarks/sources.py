@@ -33,13 +33,10 @@ class SourceTree:
 
     def digest(self, path: str) -> str:
         """Equal digests, equal content."""
-        known = self.files[path] or hashlib.sha1(self._blob(path), usedforsecurity=False).hexdigest()
-        self.files[path] = known
+        if not (known := self.files[path]):
+            blob = b"blob %d\0" % len(self._content(path)) + self._content(path)  # as git makes it
+            known = self.files[path] = hashlib.sha1(blob, usedforsecurity=False).hexdigest()
         return known
-
-    def _blob(self, path: str) -> bytes:
-        """What git makes the digest of a file of."""
-        return b"blob %d\0" % len(self._content(path)) + self._content(path)
 
     def text(self, path: str) -> str:
         """The content of a Python file, "" of any other."""

@@ -60,16 +60,11 @@ def _class(entry: JsonObject, given: JsonObject) -> type:
     for key in ("unit", "declared_ms", "version"):
         setattr(track, key, entry[key])
     track.benchmark_name = entry["name"]
-    for name, method in members.items():
-        method.pretty_source = _how_to_repeat(kernel, series) if name == "track" else ""
+    verb = f"run --kernel {kernel} --out trials.jsonl" if series == "track_time" else "list --tree ."
+    for name, method in members.items():  # without this asv parses this module again for every combination
+        method.pretty_source = f"python -m benchmarks {verb}" if name == "track" else ""
     params = [[text[1:-1] for text in values] for values in entry["params"]]
     return type(f"Benchmark of {entry['name']}", (), {**members, "params": params, "param_names": entry["param_names"]})
-
-
-def _how_to_repeat(kernel: str, series: str) -> str:
-    """What asv shows as the code of a benchmark.  Without it asv parses this module again for every combination."""
-    verb = "list --tree ." if series != "track_time" else f"run --kernel {kernel} --out trials.jsonl"
-    return f"python -m benchmarks {verb}"
 
 
 def _no_time(self: Any, backend: str, case: str) -> None:

@@ -168,10 +168,10 @@ class Survey:
     def definition(self, role: str, case: str) -> str:
         """Digest of what a side computes in a case, over the backends that both sides time in it without a failure."""
         own = self.sides[role].by_key
-        shared = [key for key in self.paired if key.partition("/")[2] == case and self._good(key)]
+        shared = [key for key in self.paired if key.partition("/")[2] == case and self.good(key)]
         return digest_of([[key, own[key].definition] for key in shared])
 
-    def _good(self, key: str) -> bool:
+    def good(self, key: str) -> bool:
         """Whether a closure fails on neither side; one that fails computes nothing that could be told."""
         return all(side.by_key[key].status == "ok" for side in self.sides.values())
 
@@ -207,19 +207,21 @@ class Survey:
 
     def lost(self, role: str) -> tuple[SeenClosure, ...]:
         """What only the other side times, as the script of this one ended before it."""
-        own, other = self.sides[role], next(side for name, side in self.sides.items() if name != role)
+        own, other = self.sides[role], self._other(role)
         if not own.end.failed or other.end.early:
             return ()
         return tuple(one for one in other.closures if one.key not in own.by_key)
+
+    def _other(self, role: str) -> SideSurvey:
+        return next(side for name, side in self.sides.items() if name != role)
 
     def unpaired(self) -> dict[str, str]:
         """By name, why a closure is on no side's list of pairs."""
         known, found = set(self.paired), {}
         for role, side in self.sides.items():
-            other = next(one for own, one in self.sides.items() if own != role).by_key
             for one in side.closures:
                 if one.key not in known:
-                    both = one.key in other
+                    both = one.key in self._other(role).by_key
                     found[one.key] = "the two sides time it in another order" if both else f"only {role} times it"
         return found
 
@@ -278,8 +280,9 @@ def choose(
     The sample is spread evenly: of every backend it keeps some, over the whole range of its cases.
     """
     sides = [side.by_key for side in survey.sides.values()]
-    good = [key for key in survey.paired if key not in same and all(side[key].status == "ok" for side in sides)]
-    cost = {key: sum(case_s(side[key], rounds) + tune_s(side[key]) / trials for side in sides) for key in good}
+    good = [key for key in survey.paired if key not in same and survey.good(key)]
+    tuning_s = TUNE_S / max(trials, 1)
+    cost = {key: sum(case_s(side[key], rounds) + tuning_s * side[key].untuned for side in sides) for key in good}
 
     def trial_s(timed: Sequence[str]) -> float:
         return starts * (START_S + own_s(survey, timed)) + sum(cost[key] for key in timed)
@@ -311,11 +314,6 @@ def choose(
 def case_s(one: SeenClosure, rounds: int) -> float:
     """Seconds that one side of a case takes in a trial."""
     return CALLS_BESIDE * one.expected_s + one.first_call_s + rounds * (max(one.expected_s, SAMPLE_S) + TURN_S)
-
-
-def tune_s(one: SeenClosure) -> float:
-    """Seconds that one side takes for its kernels' configurations, in the first trial."""
-    return TUNE_S * one.untuned
 
 
 def own_s(survey: Survey, timed: Sequence[str]) -> float:
@@ -400,10 +398,8 @@ WITHOUT_GPU = ("active drivers", "No CUDA GPUs", "No HIP GPUs", "no NVIDIA drive
 
 
 def _refuse_side(where: str, end: ScriptEnd) -> None:
-    if end.kind == "several":
+    if end.kind == "several" or any(name in end.why for name in STARTED_BY_TORCHRUN):
         raise CannotRun(f"{where} wants several ranks ({end.why}); say how many: --ranks {end.ranks or 2}")
-    if any(name in end.why for name in STARTED_BY_TORCHRUN):
-        raise CannotRun(f"{where} wants to be started by torchrun ({end.why}); say for how many ranks: --ranks 2")
     if any(words in end.why for words in WITHOUT_GPU):
         raise CannotRun(f"{where} wants a GPU, and none is here ({end.why}); --device cpu sends it to the CPU")
     if end.kind == "import":
@@ -415,10 +411,8 @@ def _refuse_side(where: str, end: ScriptEnd) -> None:
     if end.programs:
         step = "adopt what it runs, or start its ranks by torchrun or torch.multiprocessing.spawn"
         raise CannotRun(f"{where} starts what is not seen: {end.programs[0]}; {step}")
-    if end.kind == "exit" and end.code:
-        raise CannotRun(f"{where} ended with exit code {end.code} before any timer; last it said: {_said(end)}")
     if end.kind:
-        raise CannotRun(f"{where} came to no timer: {end.why or _said(end)}{_own_loop(end)}")
+        raise CannotRun(f"{where} came to no timer: {end.reason}{_own_loop(end)}; last it said: {_said(end)}")
     several = "; where it wants several GPUs, say how many ranks: --ranks 2" if "GPUs" in _said(end) else ""
     raise NothingTimed(
         f"{where} ended without a timer that is known here ({TIMERS}){_own_loop(end) or NOTHING}; "
@@ -434,10 +428,8 @@ def warnings(survey: Survey) -> list[str]:
 def _of_side(role: str, side: SideSurvey) -> Iterator[str]:
     end, count = side.end, len(side.closures)
     if end.early:
-        how = end.why or f"exit code {end.code}"
-        ended = "" if end.kind == "late" else f"the script ended early, after {count} closures: "
-        later = "" if end.kind == "late" else "; what it times later is not compared"
-        yield f"{role}: {ended}{how}{later}"
+        told = f"the script ended early, after {count} closures: {end.reason}; what it times later is not compared"
+        yield f"{role}: {end.reason if end.kind == 'late' else told}"
     for name, folder in end.elsewhere.items():
         if name not in end.inside:
             yield f"{role}: {name} was imported from {folder}, not from the checkout"

@@ -203,13 +203,9 @@ class Bringup:
     ) -> Any:
         """What rank 0 of processes of their own answers, which have ended then.  Raises Failed."""
         variables = {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo", "TMPDIR": str(self._directory)}
-        processes = started(op, sys.executable, self.checkout.path, world, self._directory, variables)
-        with processes as pool:
+        with started(op, sys.executable, self.checkout.path, world, self._directory, variables) as pool:
             pool.post(step, limit_s, op, per_rank, **fields)
-            answer = pool.collect()[0]
-            pool.quit()
-            pool.close()
-        return answer
+            return pool.collect()[0]
 
 
 def _failure_row(step: str, failure: Failure) -> Row:
@@ -262,12 +258,9 @@ def _kernel_rows(session: Session, name: str, cases: Sequence[PlannedCase]) -> l
 
 def smallest(cases: Sequence[PlannedCase], costs: Mapping[str, Mapping[str, int]]) -> PlannedCase | None:
     """Of the cases that can run here with the most ranks the cheapest; a byte counts as 100 FLOPs."""
-    possible = [case for case in cases if not case.skip and case.name in costs]
-
-    def order(case: PlannedCase) -> tuple[int, float]:
-        return -case.world, costs[case.name]["flops"] + 100.0 * costs[case.name]["hbm_bytes"]
-
-    return min(possible, key=order, default=None)
+    work = {name: cost["flops"] + 100.0 * cost["hbm_bytes"] for name, cost in costs.items()}
+    possible = (case for case in cases if not case.skip and case.name in costs)
+    return min(possible, key=lambda case: (-case.world, work[case.name]), default=None)
 
 
 def arm_row(kernel: str, case: str, arm: PlannedArm, checked: Json | None, is_baseline: bool) -> Row:

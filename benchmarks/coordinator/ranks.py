@@ -339,18 +339,17 @@ class WorkerPool:
     def _look_after(self) -> None:
         """PoolDied if a process fills the disk with what it prints, or the machine with what it starts; or Stopped."""
         self._quiet.refuse()
+        crowded = processes_and_threads() > self._crowd + MOST_PROCESSES
         for worker in self.workers:
             if worker.printed() > MOST_PRINTED:
-                what = f"was killed: it printed more than {MOST_PRINTED >> 20} MiB"
-                raise self._died(worker, Status.CRASH, what)
-        for worker in self.workers if self._most_mb else ():
-            if resident_mb(worker.process.pid) > self._most_mb:
-                what = f"was killed: it took more than {self._most_mb} MB of memory"
-                raise self._died(worker, Status.CRASH, what)
-        for worker in self.workers if processes_and_threads() > self._crowd + MOST_PROCESSES else ():
-            if (count := below(worker.process.pid)) > MOST_PROCESSES:
-                what = f"was killed: it started {count} processes, more than {MOST_PROCESSES},"
-                raise self._died(worker, Status.CRASH, what)
+                excess = f"printed more than {MOST_PRINTED >> 20} MiB"
+            elif self._most_mb and resident_mb(worker.process.pid) > self._most_mb:
+                excess = f"took more than {self._most_mb} MB of memory"
+            elif crowded and (count := below(worker.process.pid)) > MOST_PROCESSES:
+                excess = f"started {count} processes, more than {MOST_PROCESSES},"
+            else:
+                continue
+            raise self._died(worker, Status.CRASH, f"was killed: it {excess}")
 
     def _died(self, worker: RankProcess, status: Status, how: str) -> PoolDied:
         why = f"{self._who([worker.rank])} {how} in step: {self.step}"

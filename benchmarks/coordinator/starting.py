@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import signal
 import socket
@@ -134,12 +133,12 @@ class Forked:
             if self.returncode is None:
                 (os.killpg if self.orphaned else os.kill)(self.pid, signal.SIGKILL)
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout: float) -> int:
         """Reap it; subprocess.TimeoutExpired."""
-        until = time.monotonic() + (math.inf if timeout is None else timeout)
+        until = time.monotonic() + timeout
         while (code := self.poll()) is None:
             if time.monotonic() > until:
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
             time.sleep(POLL_S)
         return code
 
@@ -166,18 +165,13 @@ class ForkServer:
             )
         self._link, self._asking = ours, threading.RLock()
         self.served = self.killed = False
-        self._running: set[int] = set()
+        self.running: set[int] = set()
         self.alive = True
 
     @property
     def pid(self) -> int:
         """Its process."""
         return self._process.pid
-
-    @property
-    def idle(self) -> bool:
-        """Whether it can be ended: it has served, and nothing that it started is left."""
-        return self.alive and self.served and not self._running
 
     def started(
         self, checkout: Path, pipes: tuple[int, int], log: int, directory: Path, variables: Mapping[str, str]
@@ -188,7 +182,7 @@ class ForkServer:
             pid = self._answer(asked, (*pipes, log)) if self.waited() else None
             if not pid:
                 return None
-            self._running.add(pid)
+            self.running.add(pid)
             return Forked(self, pid)
 
     def reaped(self, process: int) -> tuple[int, list[str]] | None:
@@ -196,7 +190,7 @@ class ForkServer:
         found = self._answer({"process": process}, ())
         if found is None:
             return None
-        self._running.discard(process)
+        self.running.discard(process)
         return found[0], found[1]
 
     def end(self) -> None:
@@ -272,8 +266,8 @@ def _servers_for(python: str, environment: Mapping[str, str]) -> Iterator[ForkSe
 def _server(python: str, environment: Mapping[str, str], way: str) -> ForkServer:
     """The server of a Python and what importing reads of an environment; started when it is first asked for.
 
-    Another one that has nothing to do ends then: each holds 250 MB.  One that somebody ended is started again; one that
-    ended by what it imports is not.
+    Another one that has served, and of which nothing is left running, ends then: each holds 250 MB.  One that somebody
+    ended is started again; one that ended by what it imports is not.
     """
     read = sorted(item for item in environment.items() if item[0].startswith(READ_BY_IMPORTS))
     key = (os.getpid(), python, way, *read)
@@ -281,7 +275,8 @@ def _server(python: str, environment: Mapping[str, str], way: str) -> ForkServer
         if (old := _servers.get(key)) and not old.alive and (old.served or old.killed):
             _servers.pop(key)
         if key not in _servers:
-            for other in [name for name, server in _servers.items() if server.idle]:
-                _servers.pop(other).end()
+            for other, server in list(_servers.items()):
+                if server.alive and server.served and not server.running:
+                    _servers.pop(other).end()
             _servers[key] = ForkServer(python, environment, way)
     return _servers[key]

@@ -242,7 +242,7 @@ class DeviceClock:
         """
         for (first, from_s), (behind, to_s) in zip(begun, begun[1:], strict=False):
             device_s = bound.elapsed_time(marks[first][0], marks[behind - 1][2]) * 1e-3
-            self._spans.append(guards.Span(device_s, to_s - from_s))
+            self._spans.append((device_s, to_s - from_s))
         self._flushes_s += [bound.elapsed_time(begin, start) * 1e-3 for begin, start, _, _ in marks]
 
     def adapt(self, timed: Timed, enqueue_s: float, starved: bool) -> None:

@@ -344,21 +344,17 @@ FLUSHED = 0.3
 """Least share of the time of a flush, measured before any operator was imported, that every later one takes."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Span:
-    """Seconds of one filled queue by both clocks."""
-
-    device_s: float
-    host_s: float
+Span = tuple[float, float]
+"""Seconds of one filled queue by the clock of the device, and by that of the host."""
 
 
 def disagreement(spans: Sequence[Span]) -> str:
     """What is said if the clocks disagree in most of the spans that are long enough; "" if not, or with too few."""
-    long = [one for one in spans if one.host_s >= SHORTEST_S]
-    off = [one for one in long if not SLOWEST * (one.host_s - ENDS_S) <= one.device_s <= FASTEST * one.host_s]
+    long = [(device_s, host_s) for device_s, host_s in spans if host_s >= SHORTEST_S]
+    off = [one for one in long if not SLOWEST * (one[1] - ENDS_S) <= one[0] <= FASTEST * one[1]]
     if len(long) < FEWEST or 2 * len(off) <= len(long):
         return ""
-    device_ms, host_ms = (1e3 * sum(getattr(one, clock) for one in off) for clock in ("device_s", "host_s"))
+    device_ms, host_ms = (1e3 * sum(by_clock) for by_clock in zip(*off, strict=True))
     return (
         f"the events of the device say {device_ms:.3g} ms where the host's clock says {host_ms:.3g} ms "
         f"({len(off)} of {len(long)} spans): the time of this process cannot be trusted"

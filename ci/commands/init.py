@@ -6,6 +6,7 @@ A file that is there is never written again, whatever it holds; .gitignore gets 
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +17,7 @@ import jinja2
 from ci import origin
 from ci.git.command import git_or_none
 from ci.git.repository import Repository
+from ci.harness import HARNESS
 from ci.options import DRY_RUN, PASS, Given, Parsed, option, verb
 from ci.whole_files import replace
 from kernels import project
@@ -105,7 +107,8 @@ def _version() -> str:
     try:
         return metadata.version("ridgeline")
     except metadata.PackageNotFoundError:
-        return "of an unknown version"
+        said = subprocess.run(["git", "-C", str(HARNESS), "describe", "--always"], capture_output=True, text=True)
+        return said.stdout.strip() or "of an unknown version"
 
 
 def _rendered(name: str, **values: str) -> str:

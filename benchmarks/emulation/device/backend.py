@@ -29,9 +29,8 @@ CPU = torch.device("cpu")
 MIXED = frozenset(("copy_", "_to_copy", "_copy_from", "index", "index_put", "index_put_", "_index_put_impl_", "set_"))
 """Operations that take tensors of a host beside those of a device, of any number of elements."""
 
-OURS = ("aten::empty.memory_format", "aten::empty_strided", "aten::copy_", "aten::silu_backward", "aten::mish_backward")
-"""Operations that need a kernel of the device, without which torch takes gradients of fp16 apart into operations that
-each round: others come here by its fallback."""
+OURS = ("aten::empty.memory_format", "aten::empty_strided", "aten::copy_")
+"""Operations that need a kernel of the device: others come here by its fallback."""
 
 overridden: set[str] = set()
 """Operations for which the program has registered a kernel of its own for the device."""
@@ -203,13 +202,10 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
             f"Expected all tensors to be on the same device, but found at least two devices, {DEVICE} and cpu! "
             f"(when checking arguments of {schema.name})"
         )
+    func = arithmetic.as_on_a_gpu(func)
     graph = getattr(recorders, "graph", None)
-    perform = functools.partial(graph.operation, schema) if graph is not None else _called
     try:
-        try:
-            result = perform(arithmetic.as_on_a_gpu(func), values, named)
-        except NotImplementedError:
-            result = perform(arithmetic.in_fp32(func), values, named)
+        result = graph.operation(func, values, named) if graph is not None else func(*values, **named)
     except NotImplementedError as error:
         raise NotOnThisDevice(f"{schema.name}, for which torch has no code of a CPU, is not emulated") from error
     if schema.is_mutable:
@@ -217,10 +213,6 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
             _follow(original, view)
     wrap = device.type == "cuda" if isinstance(device, torch.device) else bool(moved.originals)
     return moved.to_device(result, wrap)
-
-
-def _called(func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return func(*args, **kwargs)
 
 
 def checked_ordinal(index: int | None) -> None:

@@ -66,19 +66,15 @@ MOST_TOLD = 10
 """Regions that could not be taken over, and are told."""
 
 
-def rewritten(tree: ast.Module, file: str, clocks: OwnClocks) -> ast.Module:
-    """A module in which regions are handed over; the tree as it is where nothing reads a clock."""
+def rewritten(tree: ast.Module, file: str, clocks: OwnClocks) -> ast.Module | None:
+    """A module in which regions are handed over; None where nothing reads a clock, or is in a profiler."""
     rewriter = _Rewriter(tree, os.path.basename(file))
-    if rewriter.names:
-        tree = ast.fix_missing_locations(rewriter.visit(tree))
-        clocks.untaken += rewriter.untaken
-        clocks.totals += rewriter.totals
+    if not rewriter.names:
+        return None
+    tree = ast.fix_missing_locations(rewriter.visit(tree))
+    clocks.untaken += rewriter.untaken
+    clocks.totals += rewriter.totals
     return tree
-
-
-def reads(tree: ast.Module) -> bool:
-    """Whether anything in a module reads a clock, or is in a profiler."""
-    return bool(_Rewriter(tree, "").names)
 
 
 class OwnClocks:
@@ -512,12 +508,17 @@ def _waiting(node: ast.Call) -> bool:
 def _waits(one: ast.stmt) -> bool:
     """Whether a statement only waits: for a device, or for nothing."""
     if isinstance(one, ast.If):
-        return all(map(_waits, [*one.body, *one.orelse])) and not _calls(ast.Expr(one.test))
+        return _both_ways(one, _waits)
     if isinstance(one, ast.Pass):
         return True
     value = one.value if isinstance(one, ast.Expr) else None
     waits = isinstance(value, ast.Constant) or (isinstance(value, ast.Call) and _waiting(value))
     return waits or (value is not None and not _calls(one))
+
+
+def _both_ways(one: ast.If, does: Callable[[ast.stmt], bool]) -> bool:
+    """Whether a choice does nothing but this, whatever is chosen."""
+    return all(map(does, [*one.body, *one.orelse])) and not _calls(ast.Expr(one.test))
 
 
 def _callee(one: ast.stmt) -> str:
@@ -547,7 +548,7 @@ def _profiler_names(tree: ast.AST) -> set[str]:
 def _flushes(one: ast.stmt) -> bool:
     """Whether a statement only flushes a cache: `cache.zero_()`, `clear_cache(c)`, or that if it is asked for."""
     if isinstance(one, ast.If):
-        return all(map(_flushes, [*one.body, *one.orelse])) and not _calls(ast.Expr(one.test))
+        return _both_ways(one, _flushes)
     return any(word in _callee(one).lower() for word in CACHES)
 
 

@@ -106,7 +106,7 @@ def _execute(what: ScriptTask, clocks: own_clocks.OwnClocks, to: Interceptor) ->
     held = {own_clocks.CLOCK: clocks, skipping.SKIPS: to.skips}
     main.__dict__.update(held)
     sys.modules["__main__"] = main
-    tree = own_clocks.rewritten(to.skips.decorated(tree, what.script), what.script, clocks)
+    tree = own_clocks.rewritten(to.skips.decorated(tree, what.script), what.script, clocks) or tree
     finder = skipping.RewritingFinder(functools.partial(_of_module, what, clocks, to), held)
     sys.meta_path.insert(1, finder)  # behind the one that changes what it finds
     exec(compile(tree, what.script, "exec"), main.__dict__)
@@ -137,14 +137,11 @@ def _of_module(
     if not to.is_users(file) or timers.replacement(name) is not None:
         return None
     beside = beside or any(word in os.path.basename(file) for word in TIMING) or b"elapsed_time" in text
-    if not (beside or file in to.skips.files):
+    skips = file in to.skips.files
+    if not (beside or skips):
         return None
-    tree = ast.parse(text, file)
-    looks = beside and own_clocks.reads(tree)
-    if not looks and file not in to.skips.files:
-        return None
-    tree = to.skips.decorated(tree, file)
-    return own_clocks.rewritten(tree, file, clocks) if looks else tree
+    tree = to.skips.decorated(ast.parse(text, file), file)
+    return (own_clocks.rewritten(tree, file, clocks) if beside else None) or (tree if skips else None)
 
 
 def _by_pytest(what: ScriptTask) -> None:
@@ -235,7 +232,9 @@ class Programs:
         if event == "os.fork":
             self._note(sys._getframe(1), "a process")
             return
-        said = " ".join(map(_text, _words(arguments[1] if event == "subprocess.Popen" else arguments[0])))
+        command = arguments[1] if event == "subprocess.Popen" else arguments[0]
+        words = command if isinstance(command, (list, tuple)) else [command]
+        said = " ".join(os.fsdecode(one) if isinstance(one, (bytes, Path)) else str(one) for one in words)
         if self._times(said.split()):
             self._note(sys._getframe(1), said)
 
@@ -286,14 +285,6 @@ def _caller(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def _words(arguments: Any) -> list[Any]:
-    return list(arguments) if isinstance(arguments, (list, tuple)) else [arguments]
-
-
-def _text(one: Any) -> str:
-    return os.fsdecode(one) if isinstance(one, (bytes, Path)) else str(one)
-
-
 # `--device cpu`: what a script asks of "cuda" it gets on the CPU, so that its torch closures run without a GPU.
 #
 # Tensors and modules go to the CPU whatever device they are sent to; events and streams are the host's clock; questions
@@ -305,7 +296,7 @@ def _text(one: Any) -> str:
 
 GPUS = ("cuda", "hip", "xpu")
 
-RESETS = ("reset_peak_memory_stats", "reset_max_memory_allocated")
+EMPTIES = ("empty_cache", "reset_peak_memory_stats", "reset_max_memory_allocated")
 SIZES = ("max_memory_allocated", "memory_allocated", "memory_reserved", "max_memory_reserved")
 """Questions about memory: a CPU answers 0."""
 
@@ -435,10 +426,7 @@ def _answer_for_the_device(torch: Any, world: int) -> None:
     """The questions that scripts ask before they time; what no CPU can answer raises as without a GPU."""
     cuda = torch.cuda
     answers = {
-        **dict.fromkeys(
-            ("synchronize", "empty_cache", "set_device", "init", "manual_seed", "manual_seed_all", "_sleep"), None
-        ),
-        **dict.fromkeys(RESETS, None),
+        **dict.fromkeys(("synchronize", "set_device", "init", "manual_seed", "manual_seed_all", "_sleep", *EMPTIES)),
         **dict.fromkeys(("current_device", *SIZES), 0),
         **dict.fromkeys(("current_stream", "default_stream"), HostStream()),
         "is_available": True,
@@ -451,7 +439,7 @@ def _answer_for_the_device(torch: Any, world: int) -> None:
     }
     for name, value in answers.items():
         setattr(cuda, name, _answering(name, value))
-    for name in (*RESETS, *SIZES, "empty_cache"):  # what concerns memory has two names
+    for name in (*EMPTIES, *SIZES):  # what concerns memory has two names
         setattr(cuda.memory, name, getattr(cuda, name))
     cuda.Event, cuda.Stream, cuda.device = HostEvent, HostStream, HostDevice
     torch.Event = HostEvent

@@ -265,11 +265,11 @@ def test_events_that_say_half_are_seen_by_the_host_s_clock(device, monkeypatch):
 
 
 def test_a_host_that_notices_late_in_few_spans_is_no_disagreement():
-    good, late = guards.Span(10e-3, 10.1e-3), guards.Span(10e-3, 30e-3)
+    good, late = (10e-3, 10.1e-3), (10e-3, 30e-3)
     assert guards.disagreement([good, good, late, late]) == ""
     assert guards.disagreement([late, late, late]) == "", "too few to say"
     assert "(3 of 4 spans)" in guards.disagreement([good, late, late, late])
-    assert guards.disagreement([guards.Span(1e-3, 1.9e-3)] * 9) == "", "short spans are mostly ends"
+    assert guards.disagreement([(1e-3, 1.9e-3)] * 9) == "", "short spans are mostly ends"
 
 
 def test_a_flush_that_reads_nothing_is_seen(device, monkeypatch):  # noqa: F811
