@@ -40,7 +40,7 @@ from ci.report.model import Sheet, markdown
 from ci.report.words import plain, plural
 from ci.sweeps import catalogue, run, show, tuning
 from ci.sweeps.measured import MISS, Measured, SweepError, read
-from ci.sweeps.pruning import PointCompiler, Rungs, prune
+from ci.sweeps.pruning import PointCompiler, Pruned, Rungs, prune
 from ci.sweeps.run import FOLDER, SweepPlan, measure, sweep_id
 from ci.sweeps.tuning import Action
 from ci.whole_files import replace
@@ -109,16 +109,11 @@ def sweep(given: Given) -> int:
             dropped = [
                 {"case": d.point.case, **d.point.as_json(), "kind": d.kind, "why": d.why} for d in pruned.dropped
             ]
-            facts = {"points": to_measure, "pruned": dropped, "reasons": pruned.reasons(), "arch": offered.arch}
-            print_json(facts)
+            print_json({"points": to_measure, "pruned": dropped, "reasons": pruned.reasons(), "arch": offered.arch})
             return PASS
-        count = sum(point.label != anchors[case] for case, own in points.items() for point in own)
-        click.echo(f"{count} points of {operator} in {plural(len(points), 'case')} on {offered.arch}")
-        for what, number in pruned.reasons().items():
-            click.echo(f"  {number} are not measured: {what}")
-        for point in pruned.dropped[:3]:
-            click.echo(f"    {point.point.case} {show.knob_words(point.point.knobs)}: {plain(point.why, 200)}")
-        click.echo(f"would measure {pruned.count} points into {out}\n  {chances}")
+        click.echo(f"{pruned.asked} points of {operator} in {plural(len(points), 'case')} on {offered.arch}")
+        _show_pruned(pruned)
+        click.echo(f"into {out}\n{chances}")
         return PASS
     ended = measure(plan, console)
     if ended.measured is None:
@@ -136,6 +131,15 @@ def sweep(given: Given) -> int:
         return NO_VERDICT
     click.echo(f"`ridgeline records add {shlex.quote(str(out))}` keeps it in the history of sweeps")
     return PASS
+
+
+def _show_pruned(pruned: Pruned) -> None:
+    """For a dry run: what is not measured and why, with the first examples, and what would be."""
+    for reason, count in pruned.reasons().items():
+        click.echo(f"  {count} points are not measured: {reason}")
+    for dropped in pruned.dropped[:3]:
+        click.echo(f"    {dropped.point.case} {show.knob_words(dropped.point.knobs)}: {plain(dropped.why, 200)}")
+    click.echo(f"would measure {pruned.count} points")
 
 
 # ---- ridgeline tune --------------------------------------------------------------------------------------------------
@@ -188,9 +192,7 @@ def tune(given: Given) -> int:
         if given.dry_run:
             entries = len({case.place for case in cases})
             click.echo(f"{operator}: {entries} entries on {offered.arch}, for {len(cases)} cases and backends")
-            for reason, count in plan.pruned.reasons().items():
-                click.echo(f"  {count} points are not measured: {reason}")
-            click.echo(f"would measure {plan.pruned.count} points")
+            _show_pruned(plan.pruned)
             return PASS
         ended = run.measure(plan, err_console())
         if ended.measured is None:

@@ -59,16 +59,14 @@ class Imported:
 
 
 def files_in(paths: Sequence[Path]) -> list[Path]:
-    """The files named and those in the folders named, in order; hidden ones are left out."""
-    found = []
+    """The files named and those in the folders named, in order; hidden ones of a folder are left out."""
+    files = []
     for path in paths:
-        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-        found += [file for file in inside if not file.is_dir() and not _hidden(file, path)]
-    return found
-
-
-def _hidden(file: Path, folder: Path) -> bool:
-    return file != folder and any(part.startswith(".") for part in file.relative_to(folder).parts)
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
+            if not (hidden or file.is_dir()):
+                files.append(file)
+    return files
 
 
 def bring(

@@ -125,14 +125,13 @@ def measured(plans: Iterable[SweepPlan], budget_min: float | None, console: Cons
 
 def planned(plan: SweepPlan) -> dict[str, object]:
     """What would be measured, as JSON values."""
-    left_out = plan.pruned.reasons()
     return {
         "operator": plan.operator,
         "ranks": plan.world,
         "cases": len(plan.anchors),
-        "points": plan.pruned.count + sum(left_out.values()),
+        "points": plan.pruned.asked,
         "measured": plan.pruned.count,
-        "left_out": left_out,
+        "left_out": plan.pruned.reasons(),
     }
 
 

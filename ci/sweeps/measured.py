@@ -62,7 +62,7 @@ class Origin:
 class Measured:
     """A sweep.  frame: see COLUMNS, points in the order of the files.  declarations: by operator.
 
-    gpu_s: seconds that its processes had GPUs (or, on a CPU, the machine).  problems: lines that are not used.
+    gpu_s: seconds that its processes had GPUs (or, on a CPU, the machine).
     """
 
     frame: pd.DataFrame
@@ -72,8 +72,6 @@ class Measured:
     declarations: Mapping[str, Declaration]
     started_at: str = ""
     gpu_s: float = 0.0
-    trials: tuple[Trial, ...] = ()
-    problems: tuple[str, ...] = ()
 
     @property
     def versions(self) -> str:
@@ -94,36 +92,33 @@ class Measured:
 
 def read(paths: Iterable[Path]) -> Measured:
     """The one sweep of some trial files.  Raises SweepError if there is none, or lines of several machines."""
-    files = list(paths)
-    sweeps = read_all(files)
-    named = ", ".join(map(str, files))
-    if not sweeps:
+    files = list(map(read_file, paths))
+    named = ", ".join(str(file.path) for file in files)
+    measured = one_sweep((trial for file in files for trial in file.trials), named)
+    if measured is None:
         raise SweepError(f"{named}: no line of a sweep; `ridgeline sweep --help` says how to measure one")
+    return measured
+
+
+def one_sweep(trials: Iterable[Trial], where: str) -> Measured | None:
+    """The sweep that trials are of, None for none; SweepError for several.  where: the files, for people."""
+    sweeps = gathered(trials)
     if len(sweeps) > 1:
         origins = "; ".join(str(sweep.origin) for sweep in sweeps)
         raise SweepError(
-            f"{named}: lines of {len(sweeps)} origins ({origins}); give the files of one of them at a time"
+            f"{where}: lines of {len(sweeps)} origins ({origins}), whose ratios are not mixed; give the files of one "
+            "of them at a time, or measure into another --out"
         )
-    return sweeps[0]
+    return sweeps[0] if sweeps else None
 
 
-def read_all(paths: Iterable[Path]) -> list[Measured]:
-    """The sweeps of some trial files, by machine, environment and commit."""
-    trials, problems = list[Trial](), list[str]()
-    for path in paths:
-        file = read_file(path)
-        trials += file.trials
-        problems += [str(problem) for problem in file.problems()]
-    return gathered(trials, problems)
-
-
-def gathered(trials: Iterable[Trial], problems: Sequence[str] = ()) -> list[Measured]:
-    """The sweeps that trials are of; those of no sweep are left out."""
+def gathered(trials: Iterable[Trial]) -> list[Measured]:
+    """The sweeps that trials are of, by machine, environment and commit; trials of no sweep are left out."""
     by_origin: dict[Origin, dict[str, Trial]] = {}
     for trial in trials:
         if trial.sweep:
             by_origin.setdefault(origin_of(trial), {}).setdefault(trial.id, trial)
-    return [_measured(origin, list(own.values()), problems) for origin, own in by_origin.items()]
+    return [_measured(origin, list(own.values())) for origin, own in by_origin.items()]
 
 
 def origin_of(trial: Trial) -> Origin:
@@ -132,7 +127,7 @@ def origin_of(trial: Trial) -> Origin:
     return Origin(trial.machine.name, head.environment.name, head.recordable or head.commit, not head.recordable)
 
 
-def _measured(origin: Origin, trials: Sequence[Trial], problems: Sequence[str]) -> Measured:
+def _measured(origin: Origin, trials: Sequence[Trial]) -> Measured:
     newest = max(trials, key=lambda trial: trial.order)
     declared = {trial.operator: declaration for trial in trials if (declaration := trial.declaration())}
     return Measured(
@@ -143,8 +138,6 @@ def _measured(origin: Origin, trials: Sequence[Trial], problems: Sequence[str]) 
         declared,
         min(trial.started_at for trial in trials),
         sum(trial.duration_s * _ranks(trial) for trial in trials),
-        tuple(trials),
-        tuple(problems),
     )
 
 

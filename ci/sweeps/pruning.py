@@ -9,6 +9,7 @@ without compiling.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import tempfile
@@ -63,6 +64,11 @@ class Pruned:
         return sum(map(len, self.to_measure.values()))
 
     @property
+    def asked(self) -> int:
+        """How many points there are beside the anchors."""
+        return self.count + len(self.twins) + len(self.dropped)
+
+    @functools.cached_property
     def equal(self) -> dict[tuple[str, str], str]:
         """By (case, label) of a twin, the label of the one whose times it has."""
         return {(twin.point.case, twin.point.label): twin.same_as for twin in self.twins}
@@ -99,13 +105,14 @@ def prune(
         for case, own in asked.items()
         for point in (Point(case, anchors[case]), *own)
     }
-    by_knobs_alone = _joined(asked, known, anchors)
-    if compiler is None or catalogue.kind == "cpu" or not by_knobs_alone.count:
-        return by_knobs_alone
-    code, equal = compiler.compiled(catalogue, by_knobs_alone.to_measure, anchors), by_knobs_alone.equal
-    for (case, name), by_knobs in known.items():
-        compiled = code.get((case, equal.get((case, name), name)), by_knobs)
-        known[case, name] = compiled if compiled.kind or compiled.identity else by_knobs
+    by_knobs = _joined(asked, known, anchors)
+    if compiler is None or catalogue.kind == "cpu" or not by_knobs.count:
+        return by_knobs
+    code = compiler.compiled(catalogue, by_knobs.to_measure, anchors)
+    for case, name in known:
+        compiled = code.get((case, by_knobs.equal.get((case, name), name)), Compiled())
+        if compiled.kind or compiled.identity:
+            known[case, name] = compiled
     return _joined(asked, known, anchors)
 
 

@@ -21,7 +21,7 @@ from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
 from benchmarks.reach import CheckoutCode, digest
 from ci import harness
 from ci.git.repository import LocalCheckout
-from ci.sweeps.measured import Measured, SweepError, gathered
+from ci.sweeps.measured import Measured, SweepError, one_sweep
 from ci.sweeps.pruning import DueRung, Pruned, Rungs, due, seen_in
 from ci.trials.file import read
 from ci.trials.trial import Trial
@@ -77,14 +77,8 @@ def state(plan: SweepPlan) -> tuple[Measured | None, DueRung | None]:
             what = f"a line of the sweep {trial.sweep.id}" if trial.sweep else "a trial that is of no sweep"
             differs = f"this is the sweep {plan.id} of {plan.operator}: its operator, code or rounds is another"
             raise SweepError(f"{plan.out} has {what}, and {differs}; give another --out")
-    sweeps = gathered(trials)
-    if len(sweeps) > 1:
-        origins = "; ".join(str(sweep.origin) for sweep in sweeps)
-        raise SweepError(
-            f"{plan.out} has lines of {len(sweeps)} origins ({origins}): ratios of two machines are not mixed"
-        )
     left = due(plan.pruned.to_measure, plan.rungs, seen_in(trials, plan.operator), plan.anchors)
-    return (sweeps[0] if sweeps else None), left
+    return one_sweep(trials, str(plan.out)), left
 
 
 def _rung(plan: SweepPlan, left: DueRung, spent_min: float, console: Console) -> bool:

@@ -77,8 +77,8 @@ def test_a_dry_run_says_points_and_reasons_and_does_nothing(sweep, tmp_path):
     found = sweep("--knob", "num_warps=2,4,8", "--arch", "gfx942", "--dry-run")
     assert found.exit_code == 0, found.output
     assert "6 points of gemm in 2 cases on gfx942" in found.output
-    assert "2 are not measured: the code of another point" in found.output
-    assert "would measure 4 points into .ridgeline/sweeps/gemm-" in found.output
+    assert "2 points are not measured: the code of another point" in found.output
+    assert "would measure 4 points\ninto .ridgeline/sweeps/gemm-" in found.output
     told = json.loads(sweep("--candidates", "--arch", "gfx950", "--dry-run", "--json").output)
     assert told["points"]["m64"] == [{"backend": "triton", "knobs": {"num_warps": 8, "tma": True}}]
     assert told["arch"] == "gfx950"

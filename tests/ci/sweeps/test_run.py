@@ -250,7 +250,6 @@ def test_a_point_timed_under_another_name_says_which(tmp_path):
 def test_lines_of_two_machines_are_two_sweeps_and_no_line_is_an_error(tmp_path):
     other = line([(FAST, 0.9)], batch=1, machine={**MACHINE, "name": "h200x1-00000000"})
     file = write(tmp_path / "s.jsonl", line([(FAST, 0.9)]), other)
-    assert len(measured.read_all([file])) == 2
     with pytest.raises(SweepError, match=r"2 origins.*h200x2.*h200x1"):
         measured.read([file])
     with pytest.raises(SweepError, match="no line of a sweep"):
