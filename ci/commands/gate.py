@@ -146,12 +146,8 @@ MOST_FILES = 20
 
 def handed_over(files: Sequence[Path]) -> list[TrialFile]:
     """The trial files that are there, and those in folders, read as hostile."""
-    return [file.read_hostile(path) for path in _there(files)]
-
-
-def _there(files: Sequence[Path]) -> list[Path]:
     inside = [sorted(path.glob("*.jsonl"))[:MOST_FILES] if path.is_dir() else [path] for path in files]
-    return [path for paths in inside for path in paths if path.exists() or path.is_symlink()]
+    return [file.read_hostile(path) for paths in inside for path in paths if path.exists() or path.is_symlink()]
 
 
 def _expected(given: Given, base: str, repository: Repository) -> Expected:

@@ -32,7 +32,7 @@ from ci.history.types import (
     SeriesKey,
     SeriesStep,
     event_id,
-    event_of,
+    size_of,
 )
 from ci.stats import FloatArray, Step
 from ci.stats.steps import find
@@ -190,10 +190,10 @@ def _located(tracks: Tracks, track: int, steps: Sequence[Step], number: int, jud
     wander = SPREAD * float(np.median(np.abs(np.diff(np.log(seconds[first:stop] / values[first:stop])))))
     error = wander * math.sqrt(1 / (step.index - first) + 1 / (stop - step.index))
     if abs(library) > max(abs(ours), SURE_OF_LIBRARY * error) and judged_by == "ratio":
-        inverse = Step(
-            step.index, 1 / step.before, 1 / step.after, 1 / step.ratio, 1 / step.ratio_high, 1 / step.ratio_low,
-            step.p_value,
-        )  # fmt: skip
+        before, after, ratio, low, high = (
+            1 / number for number in (step.before, step.after, step.ratio, step.ratio_high, step.ratio_low)
+        )
+        inverse = Step(step.index, before, after, ratio, low, high, step.p_value)
         way = Direction.SLOWER if library > 0 else Direction.FASTER
         vendor = SeriesKey(key.machine, key.kernel, tracks.vendor(track), key.case)
         return SeriesStep(EventKind.LIBRARY, way, vendor, track, inverse, judged_by, good, bad, returned)
@@ -288,8 +288,8 @@ def _event(group: Sequence[SeriesStep], tracks: Tracks, around: Surroundings, tr
     bad = min(counts, key=lambda place: (-counts[place], place))
     good = max(step.good for step in group if step.bad == bad)
     state, reason, ended = _ending(group, tracks)
-    event = event_of(
-        [step.step for step in group],
+    event = HistoryEvent(
+        **size_of([step.step for step in group]),
         id=event_id(first.key.machine, first.key.kernel, first.kind, first.direction, order.names[bad]),
         kind=first.kind,
         direction=first.direction,
@@ -343,9 +343,8 @@ def _notes(order: CommitOrder, aside: Collection[str]) -> Iterator[str]:
 
 def _several_environments(frame: pd.DataFrame) -> Iterator[str]:
     """A sentence for each machine that recorded a commit in more than one environment."""
-    pairs = frame[["machine", "commit", "env"]].drop_duplicates()[["machine", "commit"]].astype(str)
-    twice = pairs[pairs.duplicated()].drop_duplicates()
-    for machine, count in twice["machine"].value_counts().sort_index().items():
+    environments = frame[["machine", "commit", "env"]].astype(str).drop_duplicates().value_counts(["machine", "commit"])
+    for machine, count in environments[environments > 1].groupby("machine").size().items():
         yield (
             f"{machine}: {count} commits are recorded in several environments; the history follows the one that the"
             " machine had first"

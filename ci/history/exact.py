@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-from pandas.api.extensions import ExtensionArray
 
 from ci.git.repository import history_order
 from ci.history.series import Tracks
@@ -97,16 +96,13 @@ def changes(before: Values, after: Values, kernel: str) -> list[str]:
     moved = [point for point, value in after.items() if point.kernel == kernel and before.get(point, value) != value]
     moved.sort(key=lambda point: (point.backend, point.arch, series_rank(point.series), point.configuration))
     sentences = []
-    for (backend, arch), points in itertools.groupby(moved, key=lambda point: (point.backend, point.arch)):
-        by_series: dict[str, list[CodePoint]] = {}
-        for point in points:
-            by_series.setdefault(point.series, []).append(point)
-        names = {point.configuration for own in by_series.values() for point in own}
-        where = f"{len(names)} configurations" if len(names) > 1 else next(iter(names))
-        parts = []
-        for series, own in by_series.items():
-            old, new = ([side[point] for point in own] for side in (before, after))
-            parts.append(f"{series.replace('_', ' ')} {_range(old)} → {_range(new)}")
+    for (backend, arch), of_backend in itertools.groupby(moved, key=lambda point: (point.backend, point.arch)):
+        names, parts = set[str](), []
+        for series, of_series in itertools.groupby(of_backend, key=lambda point: point.series):
+            own = list(of_series)
+            names |= {point.configuration for point in own}
+            parts.append(f"{series.replace('_', ' ')} {_range(before, own)} → {_range(after, own)}")
+        where = f"{len(names)} configurations" if len(names) > 1 else names.pop()
         sentences.append(f"{kernel}/{backend} on {arch}, {where}: {', '.join(parts)}")
     return sentences
 
@@ -116,11 +112,11 @@ def series_rank(series: str) -> int:
     return SERIES.index(series) if series in SERIES else len(SERIES)
 
 
-def _range(values: Sequence[float | None]) -> str:
+def _range(values: Values, of: Sequence[CodePoint]) -> str:
     """ "12 to 23", "128", "failed"."""
-    known = sorted({value for value in values if value is not None})
+    known = sorted(value for value in map(values.get, of) if value is not None)
     parts = [" to ".join(f"{value:.10g}" for value in dict.fromkeys([known[0], known[-1]]))] if known else []
-    return " or ".join(parts + ["failed"] * (None in values))
+    return " or ".join(parts + ["failed"] * (len(known) < len(of)))
 
 
 # What else changed where a step is: versions, machine code, and how much was not measured in between.
@@ -171,25 +167,16 @@ class Surroundings:
         return int(self.tracks.row[index - 1]), int(self.tracks.row[index])
 
     def _changed(self, before: int, after: int) -> list[tuple[str, str, str]]:
-        sides = [self._versions_of(row) for row in (before, after)]
-        both = ((name, sides[0].get(name, ""), sides[1].get(name, "")) for name in VERSIONS)
-        return [change for change in both if change[1] and change[2] and change[1] != change[2]]
+        old, new = (self._versions_of(row) for row in (before, after))
+        return [
+            (name, old[name], new[name]) for name in VERSIONS if name in old.keys() & new and old[name] != new[name]
+        ]
 
     def _versions_of(self, row: int) -> Mapping[str, str]:
-        named = _in_name(self._text("env", row))
-        columns = {name: self._text(name, row) for name in VERSIONS}
-        return {**named, **{name: text for name, text in columns.items() if text}}
+        named = _IN_NAME.findall(self._text("env", row))
+        return {name: text for name, text in [*named, *((one, self._text(one, row)) for one in VERSIONS)] if text}
 
     def _text(self, column: str, row: int) -> str:
         """A cell of the frame; "" where it has none: only a few rows are looked at, whatever the frame's size."""
-        value = self._columns[column][row] if column in self._columns else None
+        value = self.frame[column].iat[row] if column in self.frame else None
         return value if isinstance(value, str) else ""
-
-    @functools.cached_property
-    def _columns(self) -> Mapping[str, ExtensionArray]:
-        return {name: self.frame[name].array for name in (*VERSIONS, "env", "code") if name in self.frame}
-
-
-@functools.lru_cache(maxsize=256)
-def _in_name(env: str) -> Mapping[str, str]:
-    return dict(_IN_NAME.findall(env))

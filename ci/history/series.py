@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -46,16 +46,9 @@ class Tracks:
 
     def vendor(self, track: int) -> str:
         """The backend that the newest time of a track was divided by; "" where it was by none."""
-        return self._vendors[track]
-
-    @functools.cached_property
-    def _vendors(self) -> Sequence[str]:
-        rows = self.row[self.starts[1:] - 1]
-        names = [name for name in ("paired_ratio", "paired_with", "baseline_name") if name in self.frame]
-        newest = self.frame[names].iloc[rows]
-        paired = np.isfinite(_numbers(newest, "paired_ratio"))
-        columns = (_texts(newest, "paired_with"), _texts(newest, "baseline_name"))
-        return [one if use else other for use, one, other in zip(paired, *columns, strict=True)]
+        newest = self.frame.iloc[int(self.row[self.starts[track + 1] - 1])]
+        name = newest.get("paired_with" if np.isfinite(newest.get("paired_ratio", np.nan)) else "baseline_name")
+        return name if isinstance(name, str) else ""
 
     @functools.cached_property
     def of_key(self) -> Mapping[SeriesKey, Sequence[int]]:
@@ -74,12 +67,11 @@ class Tracks:
     @functools.cached_property
     def places_of(self) -> Mapping[str, IntArray]:
         """The places of the commits that each machine recorded, rising."""
-        return {machine: self._places(where) for machine, where in self.of_machine.items()}
+        return {machine: self._places(where.tolist()) for machine, where in self.of_machine.items()}
 
     def operator_places(self, machine: str, kernel: str) -> IntArray:
         """The places of the commits in which an operator of a machine has a time, rising."""
-        where = [track for track in self.of_machine[machine].tolist() if self.keys[track].kernel == kernel]
-        return np.unique(np.concatenate([self.place[self.span(track)] for track in where]))
+        return self._places(track for track in self.of_machine[machine].tolist() if self.keys[track].kernel == kernel)
 
     def longest_gap(self, track: int) -> int:
         """The most commits of its operator that a track has missed between two of its points."""
@@ -87,10 +79,10 @@ class Tracks:
         rank = np.searchsorted(self.operator_places(key.machine, key.kernel), self.place[self.span(track)])
         return int(np.diff(rank).max(initial=1)) - 1
 
-    def _places(self, where: IntArray) -> IntArray:
+    def _places(self, tracks: Iterable[int]) -> IntArray:
         there = np.zeros(int(self.place.max(initial=-1)) + 1, bool)
-        for tracks in np.split(where, np.flatnonzero(np.diff(where) > 1) + 1):
-            there[self.place[self.starts[tracks[0]] : self.starts[tracks[-1] + 1]]] = True
+        for track in tracks:
+            there[self.place[self.span(track)]] = True
         return np.flatnonzero(there)
 
 

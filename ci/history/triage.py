@@ -119,21 +119,12 @@ def save(triage: Triage, path: Path) -> None:
     """Write the file, sorted: the same decisions give the same bytes."""
     import tomlkit  # who only reads decisions needs none of it
 
-    entries = {name: _written(triage.entries[name]) for name in sorted(triage.entries)}
-    for entry in entries.values():
-        del entry["id"]
-    replace(path, "\n".join([HEADER, tomlkit.dumps({"event": entries})] if entries else [HEADER]))
-
-
-def _written(decision: TriageEntry) -> dict[str, object]:
-    """What is not left at its default; half a character, which no file can hold, as a question mark."""
-    values = {
-        field.name: getattr(decision, field.name)
-        for field in dataclasses.fields(decision)
-        if getattr(decision, field.name) != field.default
+    entries = {
+        name: {key: value for key, value in dataclasses.asdict(triage.entries[name]).items() if value and key != "id"}
+        for name in sorted(triage.entries)
     }
-    texts = {key: value.encode("utf-8", "replace").decode() for key, value in values.items() if isinstance(value, str)}
-    return {**values, **texts}
+    text = "\n".join([HEADER, tomlkit.dumps({"event": entries})] if entries else [HEADER])
+    replace(path, text.encode("utf-8", "replace").decode())  # half a character, which no file can hold, as a ?
 
 
 def chosen(prefix: str, known: Iterable[str]) -> str:

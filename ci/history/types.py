@@ -113,11 +113,6 @@ class CommitFacts:
     pull_request: int | None = None
     parents: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, commit: str, date_ms: int, known: Mapping[str, CommitFacts]) -> CommitFacts:
-        """What git knows of a commit: at least its hash and the date of its records."""
-        return known.get(commit) or cls(commit, date_ms)
-
 
 @dataclasses.dataclass(frozen=True)
 class Cause:
@@ -173,15 +168,14 @@ def event_id(machine: str, kernel: str, kind: EventKind, direction: Direction, f
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:10]
 
 
-def event_of(steps: Sequence[Step], **fields: Any) -> HistoryEvent:
-    """An event that is as large as these steps are together.  fields: all else of it."""
-    sizes = {
+def size_of(steps: Sequence[Step]) -> dict[str, Any]:
+    """The fields of an event that say how large steps are together."""
+    return {
         "ratio": math.exp(math.fsum(math.log(step.ratio) for step in steps) / len(steps)),
         "ratio_low": min(step.ratio_low for step in steps),
         "ratio_high": max(step.ratio_high for step in steps),
         "p_value": min(step.p_value for step in steps),
     }
-    return HistoryEvent(**{"between": 0, **sizes, **fields})
 
 
 # The commits of a history as a person knows them, from one call of git, and the order they stand in.
@@ -251,7 +245,7 @@ class CommitOrder:
 
     def facts(self, commit: str) -> CommitFacts:
         """What is known of a commit: at least its hash and the date of its records."""
-        return CommitFacts.of(commit, self.dates_ms.get(commit, 0), self.known)
+        return self.known.get(commit) or CommitFacts(commit, self.dates_ms.get(commit, 0))
 
     def between(self, good: str, bad: str) -> int:
         """Commits of good..bad (as git has it) apart from `bad`; recorded ones only where git does not know both."""

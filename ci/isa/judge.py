@@ -297,11 +297,10 @@ def _warnings(base: CompiledTree, head: CompiledTree) -> Iterator[str]:
     for side, tree in (("base", base), ("head", head)):
         yield from (f"{side}: module {module} cannot be imported: {why}" for module, why in tree.broken.items())
         yield from (f"{side}: {why}" for why in tree.failures.values())
-    yield from _not_executed(head)
-    for side, tree in (("base", base), ("head", head)):
         for entry in tree.entries:
             for note in entry.code.notes if entry.code else ():
                 yield f"{side}: {entry.kernel}/{entry.backend} on {entry.arch}: {note}"
+    yield from _not_executed(head)
 
 
 def _not_executed(tree: CompiledTree) -> Iterator[str]:

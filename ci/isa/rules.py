@@ -426,14 +426,10 @@ def _without(every: Counts, some: Counts) -> dict[str, int]:
 
 def _width_words(what: str, old: Widths, new: Widths, names: Counts) -> str:
     """stores to remote ranks went from 16 B to 2 B per lane: 128 global_store_short"""
-    if not new:
-        return f"{what}: none now; before: {_widths(old)}"
-    shown = _counts(names) if names else _widths(new)
-    if not old:
-        return f"{what}: none before; now: {shown}"
     before, after = _mean(old), _mean(new)
-    if before == after:
-        return f"{what}: {sum(old.values())} → {sum(new.values())} of {_number(after)} B per lane"
+    if before == after or not (old and new):
+        return f"{what}: {_widths(old)} → {_widths(new)}"
+    shown = _counts(names) if names else _widths(new)
     return f"{what} went from {_number(before)} B to {_number(after)} B per lane: {shown}"
 
 

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from benchmarks.shapes import some_of
 from ci.judging.types import CaseVerdict, Group, Verdict
 from ci.report import words
-from ci.report.model import Bullet, Report, grouped
+from ci.report.model import Bullet, Report, Side, grouped
 
 Span: TypeAlias = tuple[str, Literal["", "code", "command", "strong"]]
 """A text that came from outside or not, and how it is set."""
@@ -86,14 +86,8 @@ LISTED = 12
 EXPECTED = ("unsupported", "skipped", "unchanged")
 """What is not measured for a reason that is no fault."""
 
-MOST_REASONS = 3
-"""Of those, how many reasons a terminal prints."""
-
 MOST_FILES = 5
 """Files of the change that ran, of which a report says so."""
-
-MOST_TRIED = 100
-"""Things put back that a report lists."""
 
 NEXT = {
     Verdict.BROKEN: "A case no longer works: see below",
@@ -122,7 +116,7 @@ def blocks_of(report: Report) -> list[Block]:
 
 def _summary(report: Report) -> Iterator[Block]:
     compared: list[Span] = []
-    if words.sides(report):
+    if not report.head == report.base == Side():  # a replay has neither
         compared = [(": ", ""), (report.head.label, "code"), (" against ", ""), (report.base.label, "code")]
     where: list[Span] = [(" on ", ""), (words.machine_line(report.machine), "code")] if report.machine else []
     yield Paragraph(((report.title, ""), *compared, *where))
@@ -165,7 +159,7 @@ def _causes(report: Report) -> Iterator[Block]:
     for explanation in report.explanations:
         yield Heading("Why", cases=explanation.cases)
         yield Paragraph(((explanation.sentence, "strong"),))
-        lines = tuple(map(Bullet, words.cause_lines(explanation, MOST_TRIED)))
+        lines = tuple(map(Bullet, words.cause_lines(explanation)))
         if lines:
             yield Fold("What was put back, and the machine code", 1, (Bullets(lines),), LISTED)
 
@@ -200,10 +194,8 @@ def _unsettled(report: Report) -> Iterator[Block]:
     if settled:
         yield Fold(f"The rest: {', '.join(words.folded(settled))}", len(settled), (_table(report, settled),))
     if report.skipped:
-        faults = [skip for skip in report.skipped if skip.status not in EXPECTED]
-        lines = words.skipped([*faults, *(skip for skip in report.skipped if skip.status in EXPECTED)])
-        shown = min(LISTED, len(faults) + MOST_REASONS)
-        yield Fold("Not measured, and why", len(lines), (Bullets(tuple(lines)),), shown)
+        lines = words.skipped(sorted(report.skipped, key=lambda skip: skip.status in EXPECTED))
+        yield Fold("Not measured, and why", len(lines), (Bullets(tuple(lines)),), LISTED)
     if warnings := grouped(report.all_warnings):
         yield Fold("Warnings", len(warnings), (Bullets(tuple(warnings)),), LISTED)
 

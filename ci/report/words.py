@@ -11,7 +11,7 @@ from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.records import rates
 from ci.records.ledger import Explanation, TriedCause
 from ci.records.rates import Rate
-from ci.report.model import Bullet, CaseCost, Report, Scalar, Side, Skip
+from ci.report.model import Bullet, CaseCost, Report, Scalar, Skip
 from ci.stats import Clocks
 
 NOTHING = "-"
@@ -134,13 +134,6 @@ def cells(report: Report, case: CaseVerdict) -> dict[str, str]:
     }
 
 
-def sides(report: Report) -> str:
-    """``my-branch 0123abcd against main 89abcdef``, "" where neither side is known (a replay)."""
-    if report.head == report.base == Side():
-        return ""
-    return f"{report.head.label} against {report.base.label}"
-
-
 def command(report: Report) -> str:
     """What measures the worst cases of two commits again, or checks them where they no longer work; "" if that cannot
     be said: of a replay, of names that no declaration can have, or where options made the difference."""
@@ -226,10 +219,9 @@ CODE_LISTED = 6
 """Differences of the machine code that a report lists beside a cause; the JSON report has all of them."""
 
 
-def cause_lines(one: Explanation, most: int) -> list[str]:
+def cause_lines(one: Explanation) -> list[str]:
     """What was put back, each with what it did (of one thing the sentence says it), machine code, and what it took."""
     lines = [_tried_line(tried) for tried in one.tried] if len(one.tried) > 1 else []
-    lines = lines[:most] + ([f"and {len(lines) - most} more"] if len(lines) > most else [])
     code = [f"machine code: {'; '.join(one.code[:CODE_LISTED])}"] if one.code else []
     spent = f"{plural(one.experiments, 'experiment')}, {plural(one.trials, 'trial')}, {one.seconds:.0f} s"
     return [*lines, *code, *([f"measured on {one.measured}: {spent}"] if one.experiments else [])]

@@ -115,18 +115,18 @@ class _Operator:
         return [declaration for declaration in by_side if declaration]
 
     @cached_property
-    def backends(self) -> dict[str, None]:
-        return {backend: None for declared in self.declared for backend in declared.backends}
-
-    @cached_property
     def baselines(self) -> dict[str, None]:
         return {baseline: None for declared in self.declared for baseline in declared.baselines}
 
     @cached_property
+    def has_own_backends(self) -> bool:
+        """Whether it declares backends that are no baselines."""
+        return not all(backend in self.baselines for declared in self.declared for backend in declared.backends)
+
+    @cached_property
     def stand_ins(self) -> set[str]:
         """The backends whose times on a CPU are not judged, by both sides: no change declares itself away."""
-        by_side = [set(declared.stand_ins) for declared in self.declared]
-        return set.intersection(*by_side) if by_side else set()
+        return set.intersection(*(set(declared.stand_ins) for declared in self.declared)) if self.declared else set()
 
     @cached_property
     def environment_changed(self) -> bool:
@@ -216,24 +216,29 @@ class _CaseTrials:
     def comparison(self, shared: tuple[str, ...]) -> Comparison | None:
         """None for a baseline that vouches for the others, and for what neither side can run."""
         operator, newest = self.operator, self.operator.newest
-        others = operator.backends.keys() - operator.baselines.keys()
-        if self.backend in operator.baselines and not operator.environment_changed and others:
+        if self.backend in operator.baselines and not operator.environment_changed and operator.has_own_backends:
             return None
         base, head = (self.status(role) for role in ROLES)
         if not_looked_at(base, head):
             return None
         machine, name = newest.machine, f"{newest.operator}/{self.backend}/{self.case}"
-        untold = Comparison(name, newest.operator, self.backend, machine_kind=machine.kind, machine=machine.name)
-        untold = dataclasses.replace(untold, by_program=newest.by_program, of_ranks=newest.of_ranks)
+        untold = Comparison(
+            *(name, newest.operator, self.backend),
+            machine_kind=machine.kind,
+            machine=machine.name,
+            by_program=newest.by_program,
+            of_ranks=newest.of_ranks,
+            same_code=self.same_code(),
+            warnings=shared,
+        )
         if self.unfit and self.having == self.tried:  # neither a time nor a result of such nodes says anything
-            if self.same_code():
-                return dataclasses.replace(untold, same_code=True, warnings=shared + self.unfit)
-            return dataclasses.replace(untold, problems=self.unfit, warnings=shared)
+            if untold.same_code:
+                return dataclasses.replace(untold, warnings=shared + self.unfit)
+            return dataclasses.replace(untold, problems=self.unfit)
         timed, problems = self.paired_rounds() if not operator.mixed else ((), operator.mixed)
         return dataclasses.replace(
             untold,
             trials=timed,
-            same_code=self.same_code(),
             base_status=base,
             head_status=head,
             base_why=self.why("base", base),

@@ -224,7 +224,7 @@ def tried_causes(findings: Sequence[CauseFinding], part_of: str = "") -> Iterato
 MOST_GROUPS = 4
 """Groups of cases that are examined: a commit has one or two causes, and the largest slow-downs come first."""
 
-LARGEST = f"the {MOST_GROUPS} largest slow-downs with different suspects come first; name these with --case"
+ONLY = f"only the {MOST_GROUPS} largest slow-downs whose median is slower beyond doubt are; --case names others"
 
 DEFAULT_S = 300.0
 """Seconds for all experiments: an experiment is three trials of one arm on each side, 10 to 30 s on a GPU (2026-11)."""
@@ -287,11 +287,8 @@ def worst_of(group: Sequence[Slower]) -> Slower:
 def not_examined(judgement: Judgement, known: Sequence[Explanation]) -> Iterator[Explanation]:
     """The slower cases that no explanation is about, with the reason."""
     explained = {name for explanation in known for name in explanation.cases}
-    left = [case for case in judgement.of(Verdict.SLOWER) if case.case not in explained]
-    still = "its median is not slower beyond doubt, so there is nothing that could be put back to base's"
-    for why, slower in ((LARGEST, True), (still, False)):
-        if cases := tuple(case.case for case in left if bool(case.ci_low and case.ci_low > 1) is slower):
-            yield Explanation(cases, cases[0], NOT_EXAMINED, f"not examined: {why}")
+    if left := tuple(case.case for case in judgement.of(Verdict.SLOWER) if case.case not in explained):
+        yield Explanation(left, left[0], NOT_EXAMINED, f"not examined: {ONLY}")
 
 
 NOT_EXAMINED = "not examined"

@@ -45,19 +45,16 @@ def test_the_width_from_which_stores_have_collapsed(width, judged):
 
 def test_more_stores_of_the_same_width_are_no_collapse():
     assert found({"store_widths": {"8": 8}}, {"store_widths": {"8": 32}}) == {
-        "store_width": ("stores: 8 → 32 of 8 B per lane", False)
+        "store_width": ("stores: 8 of 8 B → 32 of 8 B", False)
     }
 
 
 def test_stores_that_come_or_go_are_shown():
     assert found(REMOTE, {"store_widths": {}, "store_names": {}})["remote_store_width"] == (
-        "stores to remote ranks: none now; before: 16 of 16 B",
+        "stores to remote ranks: 16 of 16 B → none",
         False,
     )
-    assert found({}, REMOTE)["remote_store_width"] == (
-        "stores to remote ranks: none before; now: 16 global_store_dwordx4",
-        False,
-    )
+    assert found({}, REMOTE)["remote_store_width"] == ("stores to remote ranks: none → 16 of 16 B", False)
 
 
 def test_loads_collapse_at_a_quarter():
