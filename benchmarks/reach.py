@@ -76,11 +76,10 @@ class Reach:
 
 def compared(base: SourceTree, head: SourceTree) -> Reach:
     """What can differ between two trees."""
-    if base.layout.packages != head.layout.packages:
-        listed = f"{', '.join(base.layout.packages)} in base, {', '.join(head.layout.packages)} in head"
-        return Reach(unknown=f"the two sides list other packages with kernels: {listed}")
-    if base.layout.sources != head.layout.sources:
-        return Reach(unknown="the two sides import packages from other folders")
+    old, new = ((tree.layout.packages, tree.layout.sources) for tree in (base, head))
+    if old != new:
+        listed = f"{', '.join(old[0])} in base, {', '.join(new[0])} in head"
+        return Reach(unknown=f"the two sides list other packages with kernels, or import from other folders: {listed}")
     try:
         of_base, of_head = dict[str, tuple[str, ...]](), declared(head)
         for name, parts in declared(base).items():  # under the names that head's settings give them

@@ -28,7 +28,7 @@ from benchmarks.adopted.survey import (
 from benchmarks.channel import free_port
 from benchmarks.coordinator.checkouts import Checkout, probe
 from benchmarks.coordinator.orders import CaseCounter, MeasureOrder, Report
-from benchmarks.coordinator.ranks import VARIABLES
+from benchmarks.coordinator.ranks import VARIABLES, Failure
 from benchmarks.coordinator.samples import failed_entry, is_sound
 from benchmarks.coordinator.trial import Session
 from benchmarks.machine import system
@@ -115,12 +115,10 @@ class ScriptSession(Session):
         seen = {python: probe(one, self._directory, self._variables(), on_cpu) for python, one in pythons.items()}
         self.descriptions = {one.role: seen[one.python] for one in self.checkouts}
         self._look_at_machine()
-        self._refuse_more_ranks_than_gpus()
         self.on_progress({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
         looked = self._side_surveys()
         if self._ranks == 1 and (own := max(side.end.ranks for side in looked.values())) > 1:
             self._ranks = own  # it would have started them itself
-            self._refuse_more_ranks_than_gpus()
             looked = self._side_surveys()
         self.seen = Survey(looked)
         return self.seen
@@ -131,20 +129,15 @@ class ScriptSession(Session):
 
     def _side_surveys(self) -> dict[str, SideSurvey]:
         """Both sides: at once where each has a process; of several, one after the other is at work and then gone."""
+        self._refuse_more_ranks_than_gpus()
         at_once = len(self.checkouts) if self._ranks == 1 else 1
         with ThreadPoolExecutor(at_once) as threads, self._sides(None) as sides:
-            looked = dict(zip(sides, threads.map(self._surveyed_and_ended, sides.values()), strict=True))
+            looked = dict(zip(sides, threads.map(self._surveyed, sides.values()), strict=True))
         for one in self.checkouts:
             if looked[one.role].short_of_memory:
                 with self._sides(None, only=one) as sides:
                     looked[one.role] = self._surveyed(sides[one.role])
         return looked
-
-    def _surveyed_and_ended(self, side: ScriptSide) -> SideSurvey:
-        found = self._surveyed(side)
-        if self._ranks > 1:
-            side.kill()
-        return found
 
     def _surveyed(self, side: ScriptSide) -> SideSurvey:
         """What a side times, up to its share of the budget.  Its own time before the first timer is in every trial."""
@@ -160,7 +153,10 @@ class ScriptSession(Session):
             if len(closures) == 1:
                 until = max(self._at(SURVEY_SHARE), time.monotonic() + self._at(CLOSURES_SHARE) - self._at(0.0))
         late = time.monotonic() > until and not side.ended
-        return SideSurvey(tuple(closures), _end(side, late, time.monotonic() - self._begin))
+        end = _end(side, late, time.monotonic() - self._begin)
+        if self._ranks > 1:
+            side.kill()
+        return SideSurvey(tuple(closures), end)
 
     def _at(self, share: float) -> float:
         """When so many budgets are spent, on the clock of time.monotonic; never where there is none."""
@@ -435,11 +431,8 @@ def _end(side: ScriptSide, late: bool, spent_s: float) -> ScriptEnd:
     if late:
         why = f"its survey was ended after {spent_s:.0f} s, its share of the budget: what comes later is not compared"
         return ScriptEnd(0, "late", why, took_s=took_s, printed=printed)
-    failure = side.failure
-    kind, why, detail = (
-        (failure.status, failure.why, failure.detail) if failure else (Status.ERROR, "it did not end", "")
-    )
-    return ScriptEnd(1, kind, why, detail, took_s, printed=printed)
+    failure = side.failure or Failure(Status.ERROR, "it did not end")
+    return ScriptEnd(1, failure.status, failure.why, failure.detail, took_s, printed=printed)
 
 
 SAME = "both sides run the same code"

@@ -86,7 +86,7 @@ class ScriptSide:
         self._runs = False
         try:
             found = self.pool.collect(limit_s)
-            while all(_of_group(one) for one in found):
+            while all(one and one.get("event") == "group" for one in found):
                 self.met = True
                 self.pool.post(STEP, RUN_S, "resume")
                 found = self.pool.collect(limit_s)
@@ -116,10 +116,6 @@ class ScriptSide:
         """End the process with all it started."""
         self._printed = self.printed()
         self.pool.kill()
-
-
-def _of_group(answer: JsonObject | None) -> bool:
-    return bool(answer) and answer.get("event") == "group"  # type: ignore[union-attr]
 
 
 class ScriptPools:

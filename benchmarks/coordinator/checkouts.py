@@ -30,11 +30,7 @@ START_S = 180.0
 """How long a process may take to import torch and list its devices."""
 
 
-def _resolved(path: str) -> Path:
-    return Path(path).resolve()
-
-
-Folder = Annotated[Path, Into(_resolved)]
+Folder = Annotated[Path, Into(lambda path: Path(path).resolve())]
 
 
 class CheckoutError(Exception):

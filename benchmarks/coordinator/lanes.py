@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator.orders import PlannedTrial
-from benchmarks.plan import PlannedCase, UsageError
+from benchmarks.plan import UsageError
 from benchmarks.shapes import Json, JsonObject
 
 PATIENCE_S = 0.3
@@ -397,17 +397,15 @@ class SideBySide:
             return trial(one)
 
     def _needs(self, one: PlannedTrial) -> float:
-        """Bytes of each device; what would keep others waiting has it for itself."""
+        """Bytes of each device; what would keep others waiting has it for itself, such as a library that compiles
+        itself on first use: one step takes up to minutes.
+        """
         measured, first = [case for case in one.cases if not case.skip], one.kernel not in self._begun
-        if one.kernel in self._by_itself or self._undecided(one) or (first and any(map(_builds, measured))):
+        builds = first and any(arm.libraries and arm.first_call_s > 0 for case in measured for arm in case.arms)
+        if one.kernel in self._by_itself or self._undecided(one) or builds:
             return BY_ITSELF
         heaps = max((case.heap_bytes * len({arm.role for arm in case.arms}) for case in measured), default=0)
         return max((case.memory_bytes for case in measured), default=0) + heaps
-
-
-def _builds(case: PlannedCase) -> bool:
-    """Whether a library that is installed compiles itself for the case, on first use: one step takes up to minutes."""
-    return any(arm.libraries and arm.first_call_s > 0 for arm in case.arms)
 
 
 def run(tasks: Sequence[Callable[[], JsonObject]], count: int, quiet: Quiet) -> Iterator[JsonObject]:

@@ -222,7 +222,7 @@ class Stored:
 
 def drains(code: Code, found: Provenance) -> Drains:
     """The greatest counts over the loops that hold remote stores, and the code outside of them."""
-    stores = [(block, i) for block, i in found.remote if is_store(i)]
+    stores = [(block, i) for block, i in found.remote if kind(i) == "store"]
     around = {block: code.innermost(block) for block, _ in stores}
     counts = []
     for loop in dict.fromkeys(around.values()):
@@ -281,11 +281,6 @@ def _stores(passes: Sequence[Sequence[Instruction]], heaps: Mapping[int, int]) -
             if is_counted(instruction):
                 under_way.append(remote)
     return found
-
-
-def is_store(instruction: Instruction) -> bool:
-    """Whether it stores to memory other than a wave's own scratch."""
-    return instruction.mnemonic.startswith(("global_store", "buffer_store", "flat_store"))
 
 
 def is_counted(instruction: Instruction) -> bool:

@@ -103,25 +103,17 @@ class Specialised:
 
 def pretend(arch: str) -> Any:
     """Make Triton compile for `arch` in this process; returns Triton's target object."""
+    from triton.backends.amd.compiler import HIPBackend
     from triton.backends.compiler import GPUTarget
     from triton.runtime.driver import driver
 
     found = ARCHES[arch]
     gpu_target = GPUTarget(found.backend, found.arch, found.wave_size)
     driver.set_active(OfflineDriver(gpu_target))
-    _without_torch()
-    return gpu_target
-
-
-def _without_torch() -> None:
-    """Keep Triton's AMD backend from importing torch (1 to 3 s) to look for torch tensors, of which there are none.
-
-    From 3.8 on it asks a class attribute first; earlier ones import torch in any case.
-    """
-    from triton.backends.amd.compiler import HIPBackend
-
+    # It is not to import torch (1 to 3 s) to look for torch tensors, of which there are none: from 3.8 on it asks this.
     if hasattr(HIPBackend, "_torch_available"):
         HIPBackend._torch_available = False
+    return gpu_target
 
 
 def argument(name: str, declared: Any) -> Any:

@@ -51,10 +51,10 @@ class Units:
         return [one for one in self.declared[before:] if one is not None]
 
     def _of_kernel(self, kernel: Any, choose: JsonObject) -> list[JsonObject]:
-        units = []
+        units, patterns = [], choose["cases"] or ["*"]
         for backend in sorted(kernel.compilations):
             for case in kernel.cases if not choose["backends"] or backend in choose["backends"] else ():
-                if case.tier in choose["tiers"] and _matches(case.name, choose["cases"]):
+                if case.tier in choose["tiers"] and any(fnmatch.fnmatch(case.name, one) for one in patterns):
                     units += self._of_case(kernel, backend, case.name, {})
         return units
 
@@ -101,10 +101,6 @@ def _takes(declare: Any, knobs: JsonObject) -> bool:
     """Whether a declaration has these knobs as keyword parameters."""
     parameters = inspect.signature(declare).parameters
     return any(p.kind is p.VAR_KEYWORD for p in parameters.values()) or all(name in parameters for name in knobs)
-
-
-def _matches(name: str, patterns: list[str]) -> bool:
-    return not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 def launch_of(compilation: Any) -> JsonObject:

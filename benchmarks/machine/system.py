@@ -76,13 +76,10 @@ def pci_gpus(root: Path = ROOT) -> list[PciGpu]:
         vendor = VENDORS.get(text_of(folder / "vendor"))
         if vendor and text_of(folder / "class").startswith((DISPLAY, ACCELERATOR)):
             driver = (folder / "driver").resolve().name if (folder / "driver").exists() else ""
-            files = _render_nodes(folder) if vendor == "amd" else _nvidia_files(root, folder.name)
+            nodes = [f"/dev/dri/{path.name}" for path in sorted((folder / "drm").glob("renderD*"))]
+            files = nodes if vendor == "amd" else _nvidia_files(root, folder.name)
             gpus.append(PciGpu(folder.name, vendor, driver, tuple(files)))
     return gpus
-
-
-def _render_nodes(folder: Path) -> list[str]:
-    return [f"/dev/dri/{path.name}" for path in sorted((folder / "drm").glob("renderD*"))]
 
 
 def _nvidia_files(root: Path, address: str) -> list[str]:

@@ -105,7 +105,9 @@ class ClosureBench:
         before = self._digests()
         with executed.watched(self._owns) if watch else contextlib.nullcontext() as self._first:
             first_s, _ = self._once()
-        self._grads = [(one, was, held) for one, was, held in self._grads if not _as_it_was(one, was, held)]
+        self._grads = [
+            (one, was, held) for one, was, held in self._grads if not (one.grad is was and torch.equal(was, held))
+        ]
         between = self._digests()
         expected_s, returned = self._once()
         after = self._after = self._digests()
@@ -329,11 +331,6 @@ class ClosureBench:
             return []
         with torch.no_grad():
             return [one.detach().clone() for one in tensors]
-
-
-def _as_it_was(leaf: torch.Tensor, grad: torch.Tensor, held: torch.Tensor) -> bool:
-    """Whether a leaf has this gradient, and that what it held."""
-    return leaf.grad is grad and torch.equal(grad, held)
 
 
 def _place(tensor: torch.Tensor) -> int:

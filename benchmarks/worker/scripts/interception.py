@@ -130,32 +130,29 @@ class Interceptor:
     def time(self, call: TimerCall, frame: FrameType) -> Timing:
         """Seconds of the closure for the script; nan where it raised, so that the script's other cases come too."""
         with self._one_at_a_time:
-            return self._timed(call, frame)
-
-    def _timed(self, call: TimerCall, frame: FrameType) -> Timing:
-        name = self._names.of(frame, call)
-        self.taken += 1
-        with self._measuring(call.threads):
-            bench, users = self._bench(call), list(self._users(frame))
-            line = _line_of(users[0]) if users else ""
-            here = {"backend": name.backend, "case": name.case, "timer": call.timer, "line": line}
-            if self._task.wanted is None:
-                if self._ranks.world > 1:
-                    self._said(event="at", **here)  # from here on ranks wait for each other: are all at this timer?
-                calls = skipping.call_names(reversed(users), self._root, self._calls)
-                timing, error = self._surveyed(bench, here, calls)
-                del bench
-                self._free()
-            elif name.key in self._task.wanted:
-                with self.tuning.measuring():
-                    timing, error = self._in_turn(bench, here)
-            else:
-                timing, error = _glimpsed(call.call)
-            if error is None and call.gives_output:
-                timing = dataclasses.replace(timing, output=call.call())
-        if error is not None and call.gives_output:
-            raise error
-        return timing
+            name = self._names.of(frame, call)
+            self.taken += 1
+            with self._measuring(call.threads):
+                bench, users = self._bench(call), list(self._users(frame))
+                line = _line_of(users[0]) if users else ""
+                here = {"backend": name.backend, "case": name.case, "timer": call.timer, "line": line}
+                if self._task.wanted is None:
+                    if self._ranks.world > 1:
+                        self._said(event="at", **here)  # from here on ranks wait for each other: are all at this timer?
+                    calls = skipping.call_names(reversed(users), self._root, self._calls)
+                    timing, error = self._surveyed(bench, here, calls)
+                    del bench
+                    self._free()
+                elif name.key in self._task.wanted:
+                    with self.tuning.measuring():
+                        timing, error = self._in_turn(bench, here)
+                else:
+                    timing, error = _glimpsed(call.call)
+                if error is None and call.gives_output:
+                    timing = dataclasses.replace(timing, output=call.call())
+            if error is not None and call.gives_output:
+                raise error
+            return timing
 
     def wait_for_turn(self, frame: FrameType) -> None:
         """The script makes the group of its ranks: from here on it uses devices, so the coordinator says when."""

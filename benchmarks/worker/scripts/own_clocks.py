@@ -427,7 +427,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _loop(self, inside: list[ast.stmt]) -> ast.For | None:
         """The loop of range(n), if it is all that the region does beside waiting, for a device or for other ranks."""
-        doing = [one for one in inside if not (_waits(one) or _meets(one))]
+        doing = [one for one in inside if not (_waits(one) or _callee(one).endswith("barrier"))]
         return doing[0] if len(doing) == 1 and counter(doing[0]) and isinstance(doing[0], ast.For) else None
 
     def _whole(self, name: str, inside: list[ast.stmt], written: list[str], loop: ast.For | None) -> ast.FunctionDef:
@@ -525,11 +525,6 @@ def _callee(one: ast.stmt) -> str:
     """What a statement calls, where it is nothing but a call, as text; else ""."""
     called = one.value.func if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) else None
     return ast.unparse(called) if called is not None else ""
-
-
-def _meets(one: ast.stmt) -> bool:
-    """Whether a statement only waits for other ranks: `dist.barrier()`."""
-    return _callee(one).endswith("barrier")
 
 
 def _is_profiler(made: ast.AST) -> bool:

@@ -64,10 +64,8 @@ class Ranks:
         of_rank = dict.fromkeys(("RANK", "LOCAL_RANK"), str(self.rank))
         of_world = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(self.world))
         elastic = {"GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_USE_AGENT_STORE": "True"}
-        return of_rank | of_world | elastic | self._address()
-
-    def _address(self) -> dict[str, str]:
-        return {"MASTER_ADDR": ADDRESS, "MASTER_PORT": str(self._port)}
+        address = {"MASTER_ADDR": ADDRESS, "MASTER_PORT": str(self._port)}
+        return of_rank | of_world | elastic | address
 
     def path(self, base: str) -> str:
         """The file of this rank among those of a name."""
