@@ -5,8 +5,8 @@ Formats: ELF, and "User Guide for AMDGPU Backend" of LLVM, sections Code Object 
 
 from __future__ import annotations
 
-import ctypes
 import io
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -24,6 +24,10 @@ TARGETS = {0x4C: "gfx942", 0x4F: "gfx950"}
 
 RELATIVE, ALLOCATED, EXECUTED = 13, 2, 4
 """R_AMDGPU_RELATIVE64: an address in the image; flags of sections (SHF_ALLOC, SHF_EXECINSTR)."""
+
+DESCRIPTOR, DESCRIPTOR_BYTES = struct.Struct("<3I4xq20x3IH"), 64
+"""A kernel's descriptor: bytes of LDS, scratch memory and arguments, where it begins, from the descriptor on,
+COMPUTE_PGM_RSRC3, 1 and 2, and properties of the code; how long it is, with what is reserved."""
 
 REGISTERS = (".vgpr_count", ".agpr_count", ".sgpr_count", ".vgpr_spill_count", ".sgpr_spill_count")
 """Of a kernel's metadata."""
@@ -113,8 +117,6 @@ def read(data: bytes, kernel: str | None = None) -> KernelCode:
 
 
 def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any], kernels: int) -> KernelCode:
-    from tinygrad.runtime.autogen.amdgpu_kd import llvm_amdhsa_kernel_descriptor_t as Descriptor
-
     image = bytearray()
     for segment in elf.iter_segments("PT_LOAD"):
         address = segment["p_vaddr"]
@@ -127,30 +129,28 @@ def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any], kernels:
             image[one["r_offset"] : one["r_offset"] + 8] = one["r_addend"].to_bytes(8, "little")
     (symbol,) = elf.get_section_by_name(".dynsym").get_symbol_by_name(metadata[".symbol"])
     place = symbol["st_value"]
-    descriptor = Descriptor.from_buffer_copy(image[place:])
-    first, second = descriptor.compute_pgm_rsrc1, descriptor.compute_pgm_rsrc2
-    properties = descriptor.kernel_code_properties
+    lds_bytes, scratch_bytes, argument_bytes, entry, _, first, second, properties = DESCRIPTOR.unpack_from(image, place)
     symbols = elf.get_section_by_name(".symtab")
     functions = [one for one in symbols.iter_symbols() if one["st_info"]["type"] == "STT_FUNC"] if symbols else []
     return KernelCode(
         name=metadata[".name"],
         arch=arch,
         image=bytes(image),
-        entry=place + descriptor.kernel_code_entry_byte_offset,
+        entry=place + entry,
         arguments=tuple(
             Argument(one.get(".name", ""), one[".value_kind"], one[".offset"], one[".size"])
             for one in metadata.get(".args", [])
         ),
-        argument_bytes=descriptor.kernarg_size,
-        lds_bytes=descriptor.group_segment_fixed_size,
-        scratch_bytes=descriptor.private_segment_fixed_size,
+        argument_bytes=argument_bytes,
+        lds_bytes=lds_bytes,
+        scratch_bytes=scratch_bytes,
         user_sgprs=tuple(taken for bit, taken in enumerate(_USER_SGPRS) if properties >> bit & 1),
         user_sgpr_count=second >> 1 & 0x1F,
         workgroup_ids=(bool(second >> 7 & 1), bool(second >> 8 & 1), bool(second >> 9 & 1)),
         mode=first >> 12 & 0xFF | (first >> 21 & 1) << 8 | (first >> 23 & 1) << 9 | (first >> 26 & 1) << OVERFLOW_BIT,
         registers={name[1:]: metadata[name] for name in REGISTERS if name in metadata},
         functions={one["st_value"]: one.name for one in functions},
-        constants=tuple(_constants(elf, ctypes.sizeof(Descriptor) * kernels)),
+        constants=tuple(_constants(elf, DESCRIPTOR_BYTES * kernels)),
         file=data,
     )
 

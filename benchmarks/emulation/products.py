@@ -6,6 +6,7 @@ numbers that say where they came from.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,14 @@ def product(one: Product) -> tuple[str, list[int]]:
         raise Untraceable("C in a scalar register")
     if min(starts[:2]) < 0:
         raise Untraceable("A or B is no vector register")
-    return _function(one, fixed), [*starts, one.into, bits]
+    form = repr(replace(one, a=(0, 0), b=(0, 0), c=(0, 0), into=0)), fixed
+    if form not in _texts:
+        _texts[form] = _function(one, fixed)
+    return _texts[form], [*starts, one.into, bits]
+
+
+_texts: dict[tuple[str, bool], str] = {}
+"""Functions of products, by all but their registers."""
 
 
 def _places(one: Product, kind: str, registers: int) -> list[list[int]]:

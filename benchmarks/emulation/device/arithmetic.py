@@ -34,6 +34,13 @@ def as_on_a_gpu(func: Any) -> Callable[..., Any]:
     return _OTHERWISE.get(func._schema.name, {}).get(func._overloadname, func)
 
 
+def in_fp32(func: Any) -> Callable[..., Any]:
+    """The same in fp32, where the CPU does not have it in fp16 or bf16; NotImplementedError if it has neither."""
+    if func._schema.is_mutable:
+        raise NotImplementedError
+    return _widened(func, _lowest)
+
+
 def _is_narrower(value: Any, dtype: torch.dtype) -> bool:
     narrow = isinstance(value, torch.Tensor) and value.is_floating_point()
     return narrow and 1 < value.dtype.itemsize < dtype.itemsize
@@ -49,7 +56,7 @@ def _widened(func: Any, dtypes: Callable[[Any, int], torch.dtype | None], wide: 
         if isinstance(results, torch.Tensor):
             return results.to(dtypes(args, 0))
         return tuple(
-            result if result is None or (dtype := dtypes(args, at)) is None else result.to(dtype)
+            result.to(dtype) if result is not None and (dtype := dtypes(args, at)) and result.dtype == wide else result
             for at, result in enumerate(results)
         )
 
@@ -85,9 +92,16 @@ def _softmax(func: Any) -> Any:
     return lambda tensor, dim, half_to_float: func(tensor.float() if half_to_float else tensor, dim, False)
 
 
-def _softmax_backward(func: Any) -> Any:
-    """Its gradient, in the dtype of what went in."""
-    return lambda grad, output, dim, dtype: func(grad, output, dim, grad.dtype).to(dtype)
+def _gradient_of_softmax(is_log: bool) -> Callable[[Any], Any]:
+    """Its gradient, in the dtype of what went in.  The CPU adds the elements of a row one after the other, and is wrong
+    by 1e-5 where many are equal, as those of label smoothing."""
+
+    def gradient(grad: Any, output: Any, dim: int, dtype: Any) -> Any:
+        grad, output = (one.to(torch.promote_types(one.dtype, torch.float32)) for one in (grad, output))
+        summed, weights = (grad, output.exp()) if is_log else (grad * output, output)
+        return (summed - weights * summed.sum(dim, keepdim=True)).to(dtype)
+
+    return lambda func: gradient
 
 
 def _plain_attention(func: Any) -> Any:
@@ -104,8 +118,10 @@ def _table() -> dict[str, dict[str, Any]]:
             for name, weight in NORMS_BACKWARD.items()
         },
         **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),
-        **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _softmax_backward),
+        "_softmax_backward_data": _gradient_of_softmax(is_log=False),
+        "_log_softmax_backward_data": _gradient_of_softmax(is_log=True),
         "_fused_sdp_choice": _plain_attention,
+        "trace": lambda func: lambda matrix: matrix.diagonal().sum(),
     }
     table: dict[str, dict[str, Any]] = {}
     for name, make in made.items():

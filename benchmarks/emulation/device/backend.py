@@ -20,17 +20,18 @@ import torch
 from torch.utils import _device
 
 from ..triton_driver import held_by
-from . import arithmetic
+from . import arithmetic, generators
 from .refusals import NotOnThisDevice
 
-DEVICE = torch.device("cuda", 0)
+DEVICE = generators.DEVICE
 CPU = torch.device("cpu")
 
 MIXED = frozenset(("copy_", "_to_copy", "_copy_from", "index", "index_put", "index_put_", "_index_put_impl_", "set_"))
 """Operations that take tensors of a host beside those of a device, of any number of elements."""
 
-OURS = ("aten::empty.memory_format", "aten::empty_strided", "aten::copy_")
-"""Operations that need a kernel of the device: others come here by its fallback."""
+OURS = ("aten::empty.memory_format", "aten::empty_strided", "aten::copy_", "aten::silu_backward", "aten::mish_backward")
+"""Operations that need a kernel of the device, without which torch takes gradients of fp16 apart into operations that
+each round: others come here by its fallback."""
 
 overridden: set[str] = set()
 """Operations for which the program has registered a kernel of its own for the device."""
@@ -202,10 +203,13 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
             f"Expected all tensors to be on the same device, but found at least two devices, {DEVICE} and cpu! "
             f"(when checking arguments of {schema.name})"
         )
-    func = arithmetic.as_on_a_gpu(func)
     graph = getattr(recorders, "graph", None)
+    perform = functools.partial(graph.operation, schema) if graph is not None else _called
     try:
-        result = graph.operation(func, values, named) if graph is not None else func(*values, **named)
+        try:
+            result = perform(_drawing(func, named), values, named)
+        except NotImplementedError:
+            result = perform(arithmetic.in_fp32(func), values, named)
     except NotImplementedError as error:
         raise NotOnThisDevice(f"{schema.name}, for which torch has no code of a CPU, is not emulated") from error
     if schema.is_mutable:
@@ -213,6 +217,17 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
             _follow(original, view)
     wrap = device.type == "cuda" if isinstance(device, torch.device) else bool(moved.originals)
     return moved.to_device(result, wrap)
+
+
+def _drawing(func: Any, named: dict[str, Any]) -> Callable[..., Any]:
+    """What does it on the CPU, with random numbers of the device's default generator unless another is given."""
+    operation = arithmetic.as_on_a_gpu(func)
+    draws = torch.Tag.nondeterministic_seeded in func.tags and named.get("generator") is None
+    return generators.default.drawing(operation) if draws else operation
+
+
+def _called(func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **kwargs)
 
 
 def checked_ordinal(index: int | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ... import naming
-from . import backend, refusals, streams
+from . import backend, generators, refusals, streams
 
 PRODUCTS = {"gfx942": "MI300X", "gfx950": "MI355X"}
 """Which product of the architecture it is."""
@@ -24,30 +24,6 @@ def hardware(arch: str) -> Any:
     """The product in our table of hardware."""
     table = naming.our("kernels.hardware")
     return next(one for one in table.DEVICES if one.arch == arch and one.market_name == PRODUCTS[arch])
-
-
-class Generator(torch._C.Generator):
-    """torch.Generator, whose numbers for the device come from the CPU's generator."""
-
-    def __new__(cls, device: Any = "cpu") -> Any:
-        """As torch makes it."""
-        made = super().__new__(cls, device="cpu")
-        made._device = torch.device(device)
-        return made
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        """Where it was asked for."""
-        return backend.DEVICE if self._device.type == "cuda" else self._device
-
-
-class _Kind(type(torch._C.Generator)):  # type: ignore[misc]
-    def __instancecheck__(cls, one: Any) -> bool:
-        return isinstance(one, torch._C.Generator)
-
-
-class AnyGenerator(Generator, metaclass=_Kind):
-    """The same; torch's own default generator is an instance."""
 
 
 def properties(arch: str) -> SimpleNamespace:
@@ -92,9 +68,9 @@ def _host_bytes() -> int:
 def attach(arch: str) -> None:
     """Give torch.cuda, torch.version and torch's other functions what they have on a machine with the device."""
     backend.attach()
-    facts, generator = properties(arch), torch.default_generator
+    facts, generator = properties(arch), generators.default
     torch.version.hip, torch.version.cuda = HIP, None  # type: ignore[assignment]
-    torch.Generator = AnyGenerator  # type: ignore[assignment,misc]
+    torch.Generator = generators.AnyGenerator  # type: ignore[assignment,misc]
     torch.compile = refusals.torch_compile  # type: ignore[assignment]
     cuda = torch.cuda
 
@@ -128,7 +104,7 @@ def attach(arch: str) -> None:
 
     replaced: dict[str, Any] = {
         "_lazy_init": always(None), "init": always(None), "is_available": always(True),
-        "is_initialized": always(True),
+        "is_initialized": always(True), "_initialized": True,
         "_is_in_bad_fork": always(False), "device_count": always(1), "current_device": always(0),
         "set_device": of_device(None), "synchronize": always(None), "ipc_collect": always(None),
         "empty_cache": always(None),
@@ -148,9 +124,9 @@ def attach(arch: str) -> None:
         "manual_seed_all": lambda seed: generator.manual_seed(seed) and None,
         "seed": lambda: generator.seed() and None, "seed_all": lambda: generator.seed() and None,
         "initial_seed": lambda: generator.initial_seed(),
-        "get_rng_state": lambda *a, **k: torch.get_rng_state(), "get_rng_state_all": lambda: [torch.get_rng_state()],
-        "set_rng_state": lambda state, *a, **k: torch.set_rng_state(state),
-        "set_rng_state_all": lambda states: torch.set_rng_state(states[0]), "default_generators": (generator,),
+        "get_rng_state": lambda *a, **k: generator.get_state(), "get_rng_state_all": lambda: [generator.get_state()],
+        "set_rng_state": lambda state, *a, **k: generator.set_state(state) and None,
+        "set_rng_state_all": lambda states: generator.set_state(states[0]) and None, "default_generators": (generator,),
         "Stream": streams.Stream, "Event": streams.Event, 
         "ExternalStream": type("ExternalStream", (streams.Stream,), {}), "stream": inside,
         "StreamContext": lambda *a, **k: inside(), "current_stream": always(streams.CURRENT),

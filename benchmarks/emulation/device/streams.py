@@ -94,16 +94,16 @@ class Graph:
     def __init__(self, keep_graph: bool = False) -> None:
         self._steps: list[Callable[[], Any]] = []
 
-    def operation(self, func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Note an operation on the CPU's views; its result."""
-        if func._schema.is_mutable:
+    def operation(self, schema: Any, func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Note an operation on the CPU's views, which `func` does; its result."""
+        if schema.is_mutable:
             self._steps.append(lambda: func(*args, **kwargs))
             changed = [
                 kwargs.get(argument.name, args[at] if at < len(args) else None)
-                for at, argument in enumerate(func._schema.arguments)
+                for at, argument in enumerate(schema.arguments)
                 if argument.alias_info and argument.alias_info.is_write
             ]
-            returns = len(func._schema.returns)
+            returns = len(schema.returns)
             return changed[0] if returns == 1 else tuple(changed[:returns])
         result = func(*args, **kwargs)
         made = [each for each in (result if isinstance(result, (tuple, list)) else [result]) if _is_new(each, args)]

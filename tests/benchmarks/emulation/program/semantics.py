@@ -11,6 +11,7 @@ import pytest
 import torch
 import triton.testing
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from tests.benchmarks.emulation.program.kernels import add, add_kernel, halves_kernel, pointed_kernel
 
@@ -73,6 +74,12 @@ def modules_and_gradients():
     assert torch.mm(halves, halves, out_dtype=torch.float32).tolist() == [[80000] * 2] * 2
     torch.addmm(sums, halves, halves, out_dtype=torch.float32, out=sums)
     assert sums.tolist() == [[80001] * 2] * 2
+    lowest = torch.full((1,), -1.2783203125, dtype=torch.float16, device="cuda", requires_grad=True)
+    nn.functional.silu(lowest).backward()
+    assert lowest.grad.item() > 0  # 3e-5, which is 0 where each factor is rounded
+    row, target = torch.zeros(1, 32000, device="cuda", requires_grad=True), torch.zeros(1, dtype=int, device="cuda")
+    nn.functional.cross_entropy(row, target, label_smoothing=0.1).backward()
+    assert row.grad[0, 1].item() == pytest.approx(0.9 / 32000, rel=2e-6)
 
 
 def device():
@@ -85,10 +92,20 @@ def device():
     of_driver = triton.runtime.driver.active.utils.get_device_properties(0)
     assert of_driver["max_threads_per_sm"] == facts.max_threads_per_multi_processor
     assert 2 * of_driver["max_num_regs"] == facts.regs_per_multiprocessor  # the others are of accumulation
+    assert torch.trace(torch.ones(2, 2, dtype=torch.bool, device="cuda")).item() == 2
+    assert torch.polygamma(1, torch.ones(1, dtype=torch.half, device="cuda")).dtype == torch.half
     torch.manual_seed(3)
     first = torch.randn(3, device="cuda")
     torch.cuda.manual_seed(3)
     assert torch.equal(first, torch.randn(3, device="cuda"))
+    state = torch.cuda.get_rng_state()  # as kernels of Triton take it: a seed and an offset
+    assert state.view(torch.int64)[0].item() == 3
+    x = torch.ones(64, device="cuda", requires_grad=True)
+    kept = checkpoint(lambda x: nn.functional.dropout(2 * x), x, use_reentrant=False)
+    kept.sum().backward()
+    assert torch.equal(x.grad, kept.detach())
+    torch.cuda.set_rng_state(state)
+    assert torch.equal(nn.functional.dropout(torch.full((64,), 2.0, device="cuda")), kept)
     generator = torch.Generator(device="cuda").manual_seed(1)
     assert generator.device.type == "cuda"
     assert torch.rand(2, device="cuda", generator=generator).is_cuda
@@ -166,12 +183,14 @@ def graphs():
     with torch.cuda.graph(graph):
         y = add(x * 2, x)
         total += y
+        square = x.half() @ x.half()
     assert total.tolist() == [0] * 4
     x.fill_(5)
     graph.replay()
     graph.replay()
     assert y.tolist() == [15] * 4
     assert total.tolist() == [30] * 4
+    assert square.item() == 100
 
 
 def refusals():
