@@ -187,15 +187,14 @@ class Body:
     def slot(self, node: Node) -> str:
         """Where the first argument of a node that needs all lanes is put."""
         source = node.args[0]
-        key = source.number if node.what != "mask" else ~source.number
-        if key not in self._slots:
-            name = f"%slot{len(self._slots)}"
-            kind = (
-                f"[{LANES // CHUNK} x i{CHUNK}]" if node.what == "mask" else f"[{LANES} x {self.memory_type(source)}]"
-            )
-            self.head.append(f"  {name} = alloca {kind}, align 64")
-            self._slots[key] = name
-        return self._slots[key]
+        if source.number not in self._slots:
+            name = self._slots[source.number] = f"%slot{len(self._slots)}"
+            self.head.append(f"  {name} = alloca [{LANES} x {self.memory_type(source)}], align 64")
+        return self._slots[source.number]
+
+    def mask(self, node: Node) -> str:
+        """The bits of all lanes, once they are all there; not put into memory by parts, of which a load has to wait."""
+        return f"%bits{node.number}"
 
     def memory_type(self, node: Node) -> str:
         """How a value lies in memory."""
@@ -325,7 +324,7 @@ class Lower:
         return self.body.lane_bits(self.body.value(self.node.args[0], False))
 
     def do_mask(self) -> str:
-        return self.body.put(f"load i64, ptr {self.body.slot(self.node)}, align 8")
+        return self.body.mask(self.node)
 
     def do_extract(self) -> str:
         body, (source, lane) = self.body, self.node.args

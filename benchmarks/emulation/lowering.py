@@ -154,11 +154,19 @@ class _Function(Body):
         start = self.chunk_start = f"%start{self.loops}"
         following = f"%next{self.loops}"
         self.do(f"{start} = phi i64 [ 0, %{before} ], [ {following}, %{here} ]")
+        masks = [node for node in meeting if node.what == "mask"]
+        for node in masks:
+            self.do(f"%mask{node.number} = phi i64 [ 0, %{before} ], [ {self.mask(node)}, %{here} ]")
         self.offset32 = self.put(f"shl i64 {start}, 2")
         roots = [node.args[0] for node in meeting] + [node for _, value, mask in written for node in (value, mask)]
         roots += [node for access in given for node in access.by_lane]
         self._compute_lanes(roots)
-        puts: dict[str, Node] = {self.slot(node): node for node in meeting}
+        for node in masks:
+            bits = self.put(f"bitcast <{CHUNK} x i1> {self.value(node.args[0], True)} to i{CHUNK}")
+            upper = self.put(f"shl i64 {self.put(f'zext i{CHUNK} {bits} to i64')}, {LANES - CHUNK}")
+            lower = self.put(f"lshr i64 %mask{node.number}, {CHUNK}")
+            self.do(f"{self.mask(node)} = or i64 {upper}, {lower}")
+        puts: dict[str, Node] = {self.slot(node): node for node in meeting if node.what != "mask"}
         for slot, node in puts.items():
             self._put_slot(slot, node)
         for access in given:
@@ -194,11 +202,6 @@ class _Function(Body):
     def _put_slot(self, slot: str, node: Node) -> None:
         source = node.args[0]
         value = self.value(source, True)
-        if node.what == "mask":
-            bits = self.put(f"bitcast <{CHUNK} x i1> {value} to i{CHUNK}")
-            place = self.at(slot, self.put(f"lshr i64 {self.chunk_start}, 3"))
-            self.do(f"store i{CHUNK} {bits}, ptr {place}")
-            return
         kind = self.memory_type(source)
         if source.dtype == BOOL:
             value = self.put(f"zext <{CHUNK} x i1> {value} to <{CHUNK} x i8>")
