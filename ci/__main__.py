@@ -115,15 +115,6 @@ OURS = ("ci.", "benchmarks.", "kernels.")
 """Modules whose exceptions are sentences for people; any other exception is a defect of Ridgeline."""
 
 
-class ReaderGone(click.ClickException):
-    """Nobody reads what is printed any more, as behind `| head`."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "whoever read the output is gone: its rest was not printed; the files that were written are whole"
-        )
-
-
 class Verbs(click.Group):
     """Usage errors leave with 3: 1 and 2 are verdicts here.  So does a crash, which is not a regression."""
 
@@ -184,7 +175,9 @@ class Verbs(click.Group):
             return code
         except BrokenPipeError as error:  # click would leave with 1, which is a regression here
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise ReaderGone from error
+            raise click.ClickException(
+                "whoever read the output is gone: its rest was not printed; the files that were written are whole"
+            ) from error
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["standalone_mode"] = False

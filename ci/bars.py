@@ -82,11 +82,10 @@ class ProgressBars(Bars):
         self.update(self._bars[task], completed=event["done"], total=event["total"], description=printable(what))
 
 
-def event_in(line: str) -> dict[str, Any] | None:
-    """The progress in a line, None if it is something else: {"done", "total", "what"} or {"done", "total", "arch"}."""
-    event = json_object(line) or {}
-    numbers = isinstance(event.get("done"), int | float) and isinstance(event.get("total"), int | float | None)
-    return event if numbers and "total" in event and ("what" in event or "arch" in event) else None
+def is_progress(message: Mapping[str, Any]) -> bool:
+    """Whether a message of a child moves a bar: {"done", "total", "what"} or {"done", "total", "arch"}."""
+    numbers = isinstance(message.get("done"), int | float) and isinstance(message.get("total"), int | float | None)
+    return numbers and "total" in message and ("what" in message or "arch" in message)
 
 
 def json_object(text: str) -> dict[str, Any] | None:

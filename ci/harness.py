@@ -25,7 +25,7 @@ from rich.console import Console
 
 from benchmarks import lifetime
 from ci import inherited_paths
-from ci.bars import ProgressBars, event_in, json_object, printable
+from ci.bars import ProgressBars, is_progress, json_object, printable
 from ci.git.repository import LocalCheckout
 
 HARNESS = Path(__file__).resolve().parent.parent
@@ -147,11 +147,10 @@ def query(*arguments: str, limit_s: float | None = None) -> dict[str, Any]:
     child = _start([*program("benchmarks", *arguments), "--json"], stdout=subprocess.PIPE)
     try:
         printed, said = child.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
+    except BaseException as error:
         _interrupt(child)
-        raise MeasureError(f"{shown} gave no answer within {limit_s:.0f} s: a GPU or its driver may hang") from None
-    except BaseException:
-        _interrupt(child)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise MeasureError(f"{shown} gave no answer within {limit_s:.0f} s: a GPU or its driver may hang") from None
         raise
     answer = json_object(printed[max(0, printed.find("{")) :])  # a library may have printed something first
     if answer is None:
@@ -246,10 +245,10 @@ def follow(
     try:
         with ProgressBars(console, title) as bars, _limited(child, limit_s) as late:
             for line in _lines(child):
-                event = event_in(line)
-                if event:
-                    bars.show(event)
-                elif told and _asks(line):
+                message = json_object(line) or {}
+                if is_progress(message):
+                    bars.show(message)
+                elif told and "asks" in message:
                     _tell(child, told())
                 elif line.strip():
                     said.append(printable(line))
@@ -282,11 +281,6 @@ def _limited(child: subprocess.Popen[str], limit_s: float | None) -> Iterator[th
         yield late
     finally:
         ended.set()
-
-
-def _asks(line: str) -> bool:
-    """Whether a line asks for an answer."""
-    return line.startswith("{") and "asks" in (json_object(line) or {})
 
 
 def _tell(child: subprocess.Popen[str], answer: str) -> None:

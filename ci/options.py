@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.shapes import LARGEST
-from benchmarks.trial_file import LATEST_MS, REGIMES
+from benchmarks.trial_file import LATEST_MS, REGIMES, ROLES
 from ci import log_width
 from ci.gpu_locks import device_locks
 from ci.harness import HEAPS, TIERS, MeasurePlan, machine_kind
@@ -322,8 +322,7 @@ def wait_for_turn() -> None:
 
 def pythons(given: Given) -> dict[str, str]:
     """The Pythons of the sides that have one of their own, by role."""
-    wanted = {"base": given.env_base, "head": given.env_head}
-    return {role: python for role, python in wanted.items() if python}
+    return {role: python for role in ROLES if (python := getattr(given, f"env_{role}"))}
 
 
 class LogConsole(Console):

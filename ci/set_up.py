@@ -16,7 +16,6 @@ site has made.  From nothing, with CUDA's libraries, on 2 cores: pip 112 s, uv 3
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import subprocess
@@ -42,25 +41,9 @@ class SetUpError(Exception):
     """A set-up that cannot go on; the message says what was asked for and what to do."""
 
 
-@dataclasses.dataclass(frozen=True)
-class TorchBuild:
-    """A build of torch.  version: "" where pip chooses it.  index: to be added to pip's own, "" for none."""
-
-    version: str = ""
-    index: str = ""
-
-    def pip_arguments(self) -> list[str]:
-        """What pip is told beside what is installed."""
-        index = ["--extra-index-url", self.index] if self.index else []
-        return [*index, f"torch=={self.version}"] if self.version else index
-
-
 def oldest_and_beyond(requirement: str) -> tuple[tuple[int, int], tuple[int, int]]:
     """The tested range of `torch` or `triton` by the extra `cpu`: the oldest, and the first that is too new."""
-    import tomllib  # of Python 3.11; an older one is refused before
-
-    texts = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]["cpu"]
-    bounds = re.search(rf"{requirement}>=(\d+)\.(\d+),<(\d+)\.(\d+)", " ".join(texts))
+    bounds = re.search(rf"\b{requirement}>=(\d+)\.(\d+),<(\d+)\.(\d+)", PROJECT.read_text(encoding="utf-8"))
     assert bounds is not None, f"{PROJECT}: the extra `cpu` has no range of {requirement}"
     oldest_major, oldest_minor, beyond_major, beyond_minor = map(int, bounds.groups())
     return (oldest_major, oldest_minor), (beyond_major, beyond_minor)
@@ -103,8 +86,8 @@ def available(project: str, index: str = "", limit_s: float = ANSWER_S) -> list[
         raise SetUpError(_no_answer(project, unreached[1], ""))
     versions = re.search(r"^Available versions: (.+)$", answer.stdout, re.MULTILINE)
     if versions is None and "No matching distribution" not in answer.stderr:
-        lines = (answer.stderr or answer.stdout).strip().splitlines() or ["it printed nothing"]
-        raise SetUpError(f"{project} was asked for: {' '.join(argv)}\nended with {answer.returncode}: {lines[-1]}")
+        last = (answer.stderr or answer.stdout).strip().rpartition("\n")[2]
+        raise SetUpError(f"{project} was asked for: {' '.join(argv)}\nended with {answer.returncode}: {last}")
     return versions[1].split(", ") if versions else []
 
 
@@ -126,38 +109,41 @@ def newest_tested(versions: list[str], cpu: bool) -> str:
     return ""
 
 
-def torch_build(index: str) -> tuple[TorchBuild, str]:
-    """The build to install and a line about it.  index: $TORCH_INDEX.  Raises SetUpError."""
+def torch_build(index: str) -> tuple[list[str], str]:
+    """What pip is told so that it takes the right build ([] where pip chooses it), and a line about the build.
+
+    index: $TORCH_INDEX.  Raises SetUpError.
+    """
     (oldest, beyond), versions = oldest_and_beyond("torch"), available("torch")
     tested = f"torch {oldest[0]}.{oldest[1]} to {beyond[0]}.{beyond[1] - 1}"
     if index:
         if version := newest_tested(available("torch", index), cpu=False):
-            return TorchBuild(version, index), f"torch {version} from {index}"
+            return ["--extra-index-url", index, f"torch=={version}"], f"torch {version} from {index}"
         raise SetUpError(f"TORCH_INDEX={index} has no build of {tested} for {_this_python()}")
     if version := newest_tested(versions, cpu=True):
-        return TorchBuild(version), f"torch {version} from a place that pip is configured for, {CPU_SIZE}"
+        return [f"torch=={version}"], f"torch {version} from a place that pip is configured for, {CPU_SIZE}"
     if not (version := newest_tested(versions, cpu=False)):
         raise SetUpError(f"no build of {tested} for {_this_python()} where pip looks; {_other_python()}")
     try:
-        cpu_version = newest_tested(available("torch", CPU_INDEX, CPU_ANSWER_S), cpu=True)
-        missing = f"{CPU_INDEX} has none"
+        if cpu_version := newest_tested(available("torch", CPU_INDEX, CPU_ANSWER_S), cpu=True):
+            arguments = ["--extra-index-url", CPU_INDEX, f"torch=={cpu_version}"]
+            return arguments, f"torch {cpu_version} from {CPU_INDEX}, {CPU_SIZE}"
+        missing = "has none"
     except SetUpError:
-        cpu_version, missing = "", f"{CPU_INDEX} does not answer"
-    if cpu_version:
-        return TorchBuild(cpu_version, CPU_INDEX), f"torch {cpu_version} from {CPU_INDEX}, {CPU_SIZE}"
-    return TorchBuild(), (
-        f"torch {version} from pip's index, {CUDA_SIZE}: a CPU build would be {CPU_SIZE}, but {missing}; "
+        missing = "does not answer"
+    return [], (
+        f"torch {version} from pip's index, {CUDA_SIZE}: a CPU build would be {CPU_SIZE}, but {CPU_INDEX} {missing}; "
         "`make setup TORCH_INDEX=URL` takes another index"
     )
 
 
 def install(words: list[str]) -> int:
     """Run `pip install` with these words and a build of torch; pip's exit code.  Raises SetUpError."""
-    build, line = torch_build(os.environ.get("TORCH_INDEX", ""))
+    arguments, line = torch_build(os.environ.get("TORCH_INDEX", ""))
     print(line, flush=True)
-    quiet = ["--quiet"] if build.version else []  # where gigabytes come, pip shows how far they are
+    quiet = ["--quiet"] if arguments else []  # where gigabytes come, pip shows how far they are
     argv = [sys.executable, "-m", "pip", "install", *quiet, "--disable-pip-version-check", "--no-compile"]
-    return subprocess.run([*argv, *build.pip_arguments(), *words]).returncode
+    return subprocess.run([*argv, *arguments, *words]).returncode
 
 
 # Packages of an image: a ROCm or CUDA image brings its own build of torch, which must stay.

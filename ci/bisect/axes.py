@@ -21,7 +21,6 @@ from ci.judging.judge import verdict_without_times
 from ci.judging.live import Interrupted, is_asked
 from ci.judging.types import OUTCOMES
 from ci.report.words import plain
-from ci.stats import FloatArray
 from ci.stats.interval import shifts
 from ci.trials.comparisons import Comparison, comparisons
 from ci.trials.file import Followed
@@ -78,9 +77,9 @@ def commit_axis(
     if first.hash == last.hash:
         raise BisectError(f"GOOD and BAD are both {first.short}; name two different commits")
     if not succeeds(repository.root, "merge-base", "--is-ancestor", first.hash, last.hash):
-        swapped = succeeds(repository.root, "merge-base", "--is-ancestor", last.hash, first.hash)
-        hint = f"name the older one first: {bad} {good}" if swapped else "name one that is"
-        raise BisectError(f"GOOD ({first.short}) is no ancestor of BAD ({last.short}); {hint}")
+        raise BisectError(
+            f"GOOD ({first.short}) is no ancestor of BAD ({last.short}); name the older one first, and one that is"
+        )
     commits = [first, *repository.commits(first.hash, last.hash)]
     return CommitAxis(repository, commits, labels(commits), keeps=keeps)
 
@@ -187,19 +186,14 @@ def _outcome(group: Sequence[Trial], position: Position, chosen: Callable[[Compa
     compared = list(filter(chosen, comparisons(group)))
     failed = _failed(compared, group, base, head)
     pairs = [(t.base, t.head) for comparison in compared for t in comparison.trials if len(t.base) >= FEWEST_ROUNDS]
-    shift = _mean_shift(pairs, base < head) if pairs and not failed else None
-    if not failed and shift is None:
+    if not failed and not pairs:
         failed = {max(base, head): "the trial has no times of both sides"}
+    logs = [shifts(of_base[None], of_head[None]).shift[0] for of_base, of_head in pairs if not failed]
+    shift = float(np.mean(logs)) * (1 if base < head else -1) if logs else None
     backends = {comparison.backend for comparison in compared}
     labels = {place: _label(group, role, backends) for place, role in ((base, "base"), (head, "head"))}
     seconds = sum(trial.duration_s for trial in group)
     return TrialOutcome(min(base, head), max(base, head), shift, failed, labels, seconds)
-
-
-def _mean_shift(pairs: Sequence[tuple[FloatArray, FloatArray]], rising: bool) -> float:
-    """The mean of log(time at the higher position / time at the lower one); pairs: seconds of base and head."""
-    mean = float(np.mean([shifts(base[None], head[None]).shift[0] for base, head in pairs]))
-    return mean if rising else -mean
 
 
 def _failed(compared: Sequence[Comparison], group: Sequence[Trial], base: int, head: int) -> dict[int, str]:

@@ -209,24 +209,16 @@ class Ask:
 
 
 @dataclasses.dataclass(frozen=True)
-class Culprit:
+class SearchAnswer:
     """A step: one of the changes after `low` up to `high` (one change, unless some cannot be measured).
 
-    shift: log-ratio of the step.
+    high: 0 where the ends are alike.  probability: that this is so.  shift: log-ratio of the step.
     """
 
-    low: int
-    high: int
     probability: float
-    shift: float
-
-
-@dataclasses.dataclass(frozen=True)
-class SearchAnswer:
-    """The end of a search: the step, None where the ends are alike; how sure that is."""
-
-    culprit: Culprit | None
-    probability: float
+    low: int = 0
+    high: int = 0
+    shift: float = 0.0
 
 
 def next_step(line: Line, seen: Sequence[TrialOutcome], belief: Belief) -> Ask | SearchAnswer:
@@ -234,25 +226,25 @@ def next_step(line: Line, seen: Sequence[TrialOutcome], belief: Belief) -> Ask |
     if not seen:
         return Ask(0, line.last)
     if belief.surely_none >= SURE:
-        return SearchAnswer(None, belief.surely_none)
+        return SearchAnswer(belief.surely_none)
     likeliest = culprit(line, belief)
     if likeliest.probability < SURE:
         return Ask(0, middle(line, belief))
     if not is_repeated(likeliest, seen):
         return Ask(likeliest.low, likeliest.high, fresh=True)
-    return SearchAnswer(likeliest, likeliest.probability)
+    return likeliest
 
 
-def culprit(line: Line, belief: Belief) -> Culprit:
+def culprit(line: Line, belief: Belief) -> SearchAnswer:
     """The likeliest step."""
     units = list(itertools.pairwise(line.testable.tolist()))
     shares = [min(1.0, float(belief.changes[low:high].sum())) for low, high in units]
     at = int(np.argmax(shares))
     low, high = units[at]
-    return Culprit(low, high, shares[at], float(belief.levels[high] - belief.levels[low]))
+    return SearchAnswer(shares[at], low, high, float(belief.levels[high] - belief.levels[low]))
 
 
-def is_repeated(step: Culprit, seen: Sequence[TrialOutcome]) -> bool:
+def is_repeated(step: SearchAnswer, seen: Sequence[TrialOutcome]) -> bool:
     """Whether trials of just the two neighbours show the step."""
     fresh = [t.shift for t in seen if t.shift is not None and (t.low, t.high) == (step.low, step.high)]
     return bool(fresh) and float(np.median(fresh)) / step.shift >= REPEATED

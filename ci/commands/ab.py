@@ -100,10 +100,8 @@ def ab(given: Given) -> int:
     file = given.out or scratch("ab", checkouts[1])
     if given.dry_run:
         base_label, head_label = (checkout.label for checkout in checkouts)
-        if request:
-            click.echo(f"would build and run {request.name} on {base_label} and {head_label}, into {file}")
-        else:
-            click.echo(f"would compare {head_label} with {base_label} ({planned.tier} tier) into {file}")
+        how = f"by {request.name}" if request else f"{planned.tier} tier"
+        click.echo(f"would compare {head_label} with {base_label} ({how}) into {file}")
         return 0
     if request:
         asked = dataclasses.replace(planned, rounds=given.rounds or 0)

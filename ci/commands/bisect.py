@@ -129,7 +129,7 @@ def bisect(given: Given) -> int:
         return print_plan(row, rules, file)
     measuring = request.measure if request else measure
     last = searched_live(row, planned, rules, file, given.as_json, measuring)
-    step = last.answer.culprit if last.answer else None
+    step = last.answer
     if step and step.high == step.low + 1 and step.shift > 0 and given.axis == AXES[0] and not request:
         what = harness.options(case=planned.cases) or harness.options(kernel=planned.kernels)
         pair = row.places[step.low].short, row.places[step.high].short
@@ -320,14 +320,13 @@ def suspects_text(state: SearchState, what: str) -> str:
 def answer(state: SearchState, what: str, onward: str) -> str:
     """The result in a sentence or two.  onward: what to do where there is none."""
     after, places = f"after {plural(state.trials, 'trial')}", state.places
-    result = state.answer
-    if result is None:
-        return f"not decided {after}: {suspects_text(state, what)}; {onward}"
-    step = result.culprit
+    step = state.answer
     if step is None:
+        return f"not decided {after}: {suspects_text(state, what)}; {onward}"
+    if not step.high:
         least = f"{100 * state.line.smallest:g} %"
         between = f"{places[0].short} and {places[-1].short}"
-        no_step = f"no step of {least} or more between {between} ({chance(result.probability)}, {after})"
+        no_step = f"no step of {least} or more between {between} ({chance(step.probability)}, {after})"
         other = "environment or machine" if what == "commit" else "code or machine"
         return f"{no_step}: if the history has one, its cause is not among these {what}s but the {other}"
     place, size = places[step.high], percent(math.exp(step.shift))
@@ -349,12 +348,12 @@ def chance(probability: float) -> str:
 
 def document(state: SearchState) -> dict[str, object]:
     """What --json prints of the last state of a search."""
-    result, places = state.answer, state.places
-    step = result.culprit if result else None
+    ended, places = state.answer, state.places
+    step = ended if ended and ended.high else None
     return {
-        "verdict": "NOT DECIDED" if result is None else "FOUND" if step else "NO STEP",
+        "verdict": "NOT DECIDED" if ended is None else "FOUND" if step else "NO STEP",
         "first_bad": places[step.high].name if step else None,
-        "probability": round((result or culprit(state.line, state.belief)).probability, 6),
+        "probability": round((ended or culprit(state.line, state.belief)).probability, 6),
         "trials": state.trials,
         "steps": [
             {

@@ -158,5 +158,5 @@ def _show(all_series: Sequence[SeriesSteps], better: Better, slower: int) -> Non
     gaps = sum(len(own.rows) - own.points for own in all_series)
     if gaps:
         click.echo(f"left out: {plural(gaps, 'row')} without a value")
-    if short := [plain(own.name, 40) for own in all_series if own.points < 2 * SHORTEST]:
-        click.echo(f"under {2 * SHORTEST} points, the fewest that can show a step: {', '.join(short[:10])}")
+    if short := sum(own.points < 2 * SHORTEST for own in all_series):
+        click.echo(f"{short} series have under {2 * SHORTEST} points, the fewest that can show a step")

@@ -98,7 +98,7 @@ def _examined(*words: str) -> tuple[dict[str, Any], list[Finding]]:
     except (MeasureError, KeyError, TypeError) as error:
         started = " ".join(["python", *ci.program("benchmarks"), "doctor", *words[:1]])
         step = f"run `{started}` and correct what it reports"
-        return {}, [Finding("error", "the measuring program gives no answer", plain(error), step)]
+        return {}, [Finding("error", "the measuring program gives no answer", plain(error, LONGEST), step)]
     return answer, [Finding(level, *map(printable, rest)) for level, *rest in texts]
 
 
@@ -136,7 +136,7 @@ def _clone(root: Path) -> Finding:
         repository = Repository(root)
         head = repository.resolve("HEAD")
     except GitError as error:  # which says the next step
-        return Finding("warning", plain(error), "commits cannot be compared")
+        return Finding("warning", plain(error, LONGEST), "commits cannot be compared")
     if repository.is_shallow():
         step = "git fetch --unshallow (in a workflow: fetch-depth: 0)"
         return Finding("warning", "the history is cut off (shallow)", "a base to compare with may be missing", step)
@@ -162,10 +162,9 @@ def show(findings: Sequence[Finding], console: Console) -> None:
     """One line for what is right; what, why and the next step for everything else."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for finding in findings:
-        text = Text(finding.what, style="" if finding.level == "ok" else "bold")
-        text.append(f"\n{finding.why}" if finding.why else "", style="not bold dim")
-        text.append(f"\n-> {finding.next_step}" if finding.next_step else "", style="not bold cyan")
-        table.add_row(Text(finding.level, style=STYLE[finding.level]), text)
+        step = finding.next_step and f"-> {finding.next_step}"
+        texts = "\n".join(filter(None, (finding.what, finding.why, step)))
+        table.add_row(Text(finding.level, STYLE[finding.level]), Text(texts))
     console.print(table, highlight=False)
 
 

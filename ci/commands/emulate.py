@@ -183,19 +183,19 @@ def _as_json(done: Execution) -> dict[str, Any]:
 
 
 def _text(done: Execution) -> str:
-    lines = [f"{done.kernel} on {done.arch}: {done.total:,} instructions executed by waves; an emulator: no times"]
-    lines += [f"{times:12,}  {name}" for name, times in done.instructions.items()]
     counts = done.counts
-    lines += [f"{count:12,}  bytes: {what}" for what, count in counts.bytes.items()]
-    lines += [f"{count:12,}  requests of 64 bytes: {what}" for what, count in counts.requests.items()]
-    others = {
-        "% of the requested bytes are used": round(100 * (counts.coalescing or 0), 1) if counts.requests else 0,
-        "cycles of matrix units": counts.matrix_cycles,
-        "cycles of the LDS": counts.lds_cycles,
-        "of them for bank conflicts": counts.lds_cycles - counts.lds_passes,
-        "branches into code that only some lanes need": counts.divergent,
-        "lanes off in vector instructions": counts.idle,
-    }
-    lines += [f"{count:12,}  {what}" for what, count in others.items() if count]
     conflicts = sorted(counts.conflicts.items(), key=lambda item: -item[1])[:MOST_CONFLICTS]
-    return "\n".join([*lines, *(f"{count:12,}  cycles for bank conflicts of {what}" for what, count in conflicts)])
+    rows = [
+        *((times, name) for name, times in done.instructions.items()),
+        *((count, f"bytes: {what}") for what, count in counts.bytes.items()),
+        *((count, f"requests of 64 bytes: {what}") for what, count in counts.requests.items()),
+        (round(100 * (counts.coalescing or 0), 1), "% of the requested bytes are used"),
+        (counts.matrix_cycles, "cycles of matrix units"),
+        (counts.lds_cycles, "cycles of the LDS"),
+        (counts.lds_cycles - counts.lds_passes, "of them for bank conflicts"),
+        (counts.divergent, "branches into code that only some lanes need"),
+        (counts.idle, "lanes off in vector instructions"),
+        *((count, f"cycles for bank conflicts of {what}") for what, count in conflicts),
+    ]
+    head = f"{done.kernel} on {done.arch}: {done.total:,} instructions executed by waves; an emulator: no times"
+    return "\n".join([head, *(f"{count:12,}  {what}" for count, what in rows if count)])

@@ -18,7 +18,7 @@ import click
 from ci import VERBS
 from ci.commands.measuring import here
 from ci.git.command import GitError
-from ci.options import DRY_RUN, FOLDER, JSON, PASS, THERE, USAGE, Given, flag, option, print_json, several, verb
+from ci.options import DRY_RUN, FOLDER, JSON, PASS, THERE, USAGE, Given, flag, option, print_json, verb
 from ci.report.words import plain
 from ci.slurm import jobs as slurm_jobs
 from ci.slurm.client import Slurm
@@ -33,20 +33,11 @@ POLL_S = 2.0
 
 @dataclasses.dataclass(frozen=True)
 class InnerCommand:
-    """A command of ours: the last word of its verb, all arguments with the verb first, and what they were parsed to.
-
-    options: the names of the options it has.
-    """
+    """A command of ours: the last word of its verb, all arguments with the verb first, the values of its options."""
 
     verb: str
     arguments: tuple[str, ...]
     values: Mapping[str, Any]
-    options: frozenset[str]
-
-    @property
-    def out(self) -> str:
-        """The file of --out, "" where none was given."""
-        return str(self.values.get("out") or "")
 
 
 def parsed(arguments: Sequence[str]) -> InnerCommand:
@@ -54,17 +45,11 @@ def parsed(arguments: Sequence[str]) -> InnerCommand:
     context = click.get_current_context().find_root()
     group = context.command
     assert isinstance(group, click.Group)
-    try:
-        name, command, rest = group.resolve_command(context, [*arguments])
-    except click.UsageError:
-        name, command, rest = arguments[0], None, []
+    name, command, rest = group.resolve_command(context, [*arguments])
     if not (command and name) or isinstance(command, click.Group) or NO_JOBS & {*name.split()}:
-        verbs = ", ".join(sorted({*group.list_commands(context)} - NO_JOBS))
-        raise click.UsageError(f"{name!r} is not a verb that can be a job; after -- comes one of {verbs}")
+        raise click.UsageError(f"{name!r} is not a verb that can be a job; after -- comes one such as run or ab")
     with command.make_context(name, list(rest), parent=click.Context(group, info_name="ridgeline")) as inner:
-        values = dict(inner.params)
-    options = frozenset(str(parameter.name) for parameter in command.params)
-    return InnerCommand(name.split()[-1], (*name.split(), *rest), values, options)
+        return InnerCommand(name.split()[-1], (*name.split(), *rest), dict(inner.params))
 
 
 def job_spec(command: InnerCommand, given: Given) -> JobSpec:
@@ -72,13 +57,12 @@ def job_spec(command: InnerCommand, given: Given) -> JobSpec:
 
     `run` without --out is recorded in the end, as it would be here; tasks of `ab` are judged together.
     """
-    has, tasks = command.options, given.tasks
-    numbered, publishes = "first_trial" in has, "out" in has
-    if tasks > 1 and not (numbered or command.verb == "ab"):
+    values, tasks = command.values, given.tasks
+    if tasks > 1 and command.verb not in ("run", "ab"):
         raise click.UsageError(f"--array {tasks}: {command.verb!r} cannot be split; `run` and `ab` can")
     return JobSpec(
-        name=given.name or command.verb,
-        argv=(*VERBS, *command.arguments),
+        name=command.verb,
+        argv=(*VERBS, *command.arguments, *(["--resume"] if "resume" in values else [])),
         cwd=str(Path.cwd()),
         pool=given.pool,
         runners=str(given.runners.resolve()) if given.runners else "",
@@ -86,11 +70,10 @@ def job_spec(command: InnerCommand, given: Given) -> JobSpec:
         time=given.time,
         commit=measured_commit(command),
         tasks=tasks,
-        publishes=publishes,
-        resumes="resume" in has,
-        first_trial=command.values["first_trial"] if numbered else None,
-        trials=command.values["trials"] if numbered else 0,
-        out=command.out,
+        publishes="out" in values,
+        first_trial=values.get("first_trial"),
+        trials=values.get("trials") or 0,
+        out=str(values.get("out") or ""),
         finish=finish_command(command, tasks),
     )
 
@@ -99,7 +82,7 @@ def finish_command(command: InnerCommand, tasks: int) -> tuple[str, ...]:
     """What is run with the union of all lines in the end, () for nothing."""
     if command.verb == "ab" and tasks > 1:
         return (*VERBS, "ab", "--replay")
-    if command.verb == "run" and not command.out:
+    if command.verb == "run" and not command.values["out"]:
         return (*VERBS, "records", "add", "--results", str(command.values["results"]))
     return ()
 
@@ -112,7 +95,7 @@ def measured_commit(command: InnerCommand) -> str:
     if command.verb not in ("run", "sweep") or command.values["commit"] or command.values["tree"]:
         return ""
     head = here()
-    if command.verb == "run" and not command.out and head.dirty:
+    if command.verb == "run" and not command.values["out"] and head.dirty:
         belongs = f"{head.path} has {head.changes}, so its numbers belong to no commit"
         raise GitError(f"{belongs}: commit them, or keep a trial file with --out FILE")
     return head.commit.hash
@@ -176,12 +159,11 @@ def status_line(job: JobStatus) -> str:
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @option("--on POOL -> pool", "A pool of ci/runners.toml (`ridgeline ci pools`).")
-@option("--name", "Name of the job (default: the verb).")
 @option("--gpus", "GPUs of a task (default: the pool's most).", click.IntRange(min=0))
 @option("--array -> tasks", "Number of tasks.", click.IntRange(1, slurm_jobs.MOST_TASKS), default=1)
 @option("--time", "Slurm's limit of a task, as sbatch takes it (default: the pool's).", default="")
 @flag("--wait", "Wait for the end; leave with the job's exit code.")
-@several("--resume ID", "Submit what is missing of this job, instead of a new one (repeatable).")
+@option("--resume ID", "Submit what is missing of this job, instead of a new one.")
 @option("--runners", "Pools (default: ci/runners.toml).", THERE)
 @JSON
 @DRY_RUN
@@ -193,20 +175,18 @@ def submit(given: Given) -> int:
     times at most, and records the rest.  Exit code 3: something is missing; else, with --wait, it is the command's.
     """
     if given.resume:
+        folder = job_folder(given, given.resume)
         if given.dry_run:
-            click.echo(f"would submit what is missing of {', '.join(given.resume)}")
+            click.echo(f"would submit what is missing of {folder.name}")
             return PASS
-        for name in given.resume:
-            slurm_jobs.resume(job_folder(given, name), Slurm())
-        return waited(given.resume, given) if given.wait else PASS
+        slurm_jobs.resume(folder, Slurm())
+        return waited(folder, given) if given.wait else PASS
     if not given.arguments or given.pool is None:
-        raise click.UsageError(
-            "say where, and what to run after --, for example: `ridgeline jobs submit --on mi300x -- run --out t.jsonl`"
-        )
+        raise click.UsageError("say where, and what to run after --, such as `--on mi300x -- run --out t.jsonl`")
     spec = job_spec(parsed(given.arguments), given)
     if given.dry_run:
         folder = jobs_folder(given).resolve() / "ID"
-        for name, text in slurm_jobs.scripts(spec, folder, slurm_jobs.pools_of(spec)).items():
+        for name, text in slurm_jobs.scripts(spec, folder).items():
             click.echo(f"==> {folder / name}\n{text}")
         click.echo(f"==> task 0\n{shlex.join(['python', *spec.task_argv(0, folder / '0-NEW.jsonl')])}")
         if spec.finish:
@@ -214,33 +194,21 @@ def submit(given: Given) -> int:
         return PASS
     job = slurm_jobs.submit(spec, jobs_folder(given), Slurm())
     if given.wait:
-        return waited([job], given)
+        return waited(job_folder(given, job), given)
     click.echo(json.dumps({"id": job}) if given.as_json else job)
     return PASS
 
 
-def waited(ids: Sequence[str], given: Given) -> int:
-    """Wait for jobs and print a line whenever one has moved; the worst exit code."""
-    folders, printed = [job_folder(given, name) for name in ids], dict[str, str]()
-    while True:
-        statuses = [slurm_jobs.status(folder, Slurm()) for folder in folders]
-        for job in statuses:
-            if not job.state.is_final and printed.get(job.id) != status_line(job):
-                printed[job.id] = status_line(job)
-                click.echo(printed[job.id], err=True)
-        if all(job.state.is_final for job in statuses):
-            break
+def waited(folder: Path, given: Given) -> int:
+    """Wait for a job and print a line whenever it has moved; its exit code."""
+    printed = ""
+    while not (job := slurm_jobs.status(folder, Slurm())).is_final:
+        if status_line(job) != printed:
+            printed = status_line(job)
+            click.echo(printed, err=True)
         time.sleep(POLL_S)
-    show(statuses, given.as_json)
-    for folder in folders:
-        click.echo(log_tail(folder), err=True)
-    return max(job.exit_code or PASS for job in statuses)
-
-
-def log_tail(folder: Path, lines: int = 20) -> str:
-    """The end of what the tasks printed, and the last job."""
-    texts = [path.read_text(errors="replace").splitlines()[-lines:] for path in sorted(folder.glob("output-*.txt"))]
-    return "\n".join(line for text in texts[-2:] for line in text)
+    show([job], given.as_json)
+    return job.exit_code or PASS
 
 
 # ---- cancel ----------------------------------------------------------------------------------------------------------

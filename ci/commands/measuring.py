@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 import os
 import time
 from collections.abc import Sequence
@@ -156,29 +155,29 @@ def with_changed_rows(
     files = {path for name in plan.kernels for path in reach.differing.get(name, ("",))}
     if plan.cases or not files or not all(path.endswith(TABLE) for path in files):
         return plan
-    paths = [side.path for side in checkouts]
     arches = [""] if machine_kind() == "gpu" else TARGETS
     try:
-        cases = sorted({case for arch in arches for case in _differing_cases(paths, plan.kernels, arch)})
+        cases = sorted({case for arch in arches for case in _differing_cases(checkouts, plan.kernels, arch)})
     except MeasureError as error:  # a side that declares no such operator, or cannot be imported: measuring says so
         console.print(f"the cases of the changed rows are not known: {error}", markup=False)
         return plan
-    if not cases:
-        console.print("only tables of tuned knobs differ, and no declared case uses a row that changed")
-        return plan
-    console.print(
-        f"only tables of tuned knobs differ: measuring the cases whose rows changed ({some_of(cases, 4)})", markup=False
+    what = (
+        f"measuring the cases whose rows changed ({some_of(cases, 4)})"
+        if cases
+        else "no declared case uses a changed row"
     )
-    return dataclasses.replace(plan, tier=TIERS[-1], cases=tuple(cases))
+    console.print(f"only tables of tuned knobs differ: {what}", markup=False)
+    return dataclasses.replace(plan, tier=TIERS[-1], cases=tuple(cases)) if cases else plan
 
 
-def _differing_cases(paths: Sequence[Path], kernels: Sequence[str], arch: str) -> set[str]:
-    """The cases for which some backend chooses other knobs in head than in base.  Raises MeasureError."""
-    base, head = (_knobs(path, kernels, arch) for path in paths)
-    return {case for kernel, case, backend in head if head[kernel, case, backend] != base.get((kernel, case, backend))}
+def _differing_cases(checkouts: Sequence[LocalCheckout], kernels: Sequence[str], arch: str) -> set[str]:
+    """The cases for which some backend chooses other knobs in head than in base.  Raises MeasureError.
 
-
-def _knobs(tree: Path, kernels: Sequence[str], arch: str) -> dict[tuple[str, str, str], str]:
-    """The knobs in use by operator, case and backend, as text.  arch: "" for the device here."""
-    entries = query("candidates", *options(tree=tree, kernel=list(kernels), arch=arch or None))["entries"]
-    return {(one["kernel"], one["case"], one["backend"]): json.dumps(one["config"], sort_keys=True) for one in entries}
+    arch: "" for the device here.
+    """
+    words = [options(tree=side.path, kernel=list(kernels), arch=arch or None) for side in checkouts]
+    base, head = (
+        {(row["kernel"], row["case"], row["backend"]): row["config"] for row in query("candidates", *own)["entries"]}
+        for own in words
+    )
+    return {key[1] for key, knobs in head.items() if base.get(key) != knobs}

@@ -95,6 +95,14 @@ def table(given: Given) -> int:
 # ---- what is printed -------------------------------------------------------------------------------------------------
 
 
+HEADS = {
+    "ratio_of_means": "ratio of means",
+    "geometric_mean": "geometric mean",
+    "mean_of_ratios": "mean of ratios",
+    "below": f"below {BOUND}",
+}
+
+
 def sheets(comparison: TableComparison, read: TableFile, formula: str) -> Iterator[Sheet]:
     """The whole comparison: all rows, each grouping, what choices lost, the worst rows."""
     against = comparison.against
@@ -111,13 +119,9 @@ def sheets(comparison: TableComparison, read: TableFile, formula: str) -> Iterat
 
 def _statistics(against: Against, title: str, left_out: str) -> Iterator[Sheet]:
     for table in against.groups:
-        own = table[table["backend"] != left_out].drop(columns="size")
-        columns = list(map(str, own))
-        names = columns[: columns.index("backend")]
-        heads = {name: name.replace("_", " ") for name in columns[len(names) + 1 :]}
-        yield _sheet(
-            f"by {', '.join(names)}" if names else title, own.rename(columns=heads | {"below": f"below {BOUND}"})
-        )
+        names = list(map(str, table.loc[:, :"backend"]))[:-1]
+        own = table[table["backend"] != left_out].drop(columns="size").rename(columns=HEADS)
+        yield _sheet(f"by {', '.join(names)}" if names else title, own)
 
 
 def _sheet(title: str, table: pd.DataFrame) -> Sheet:
@@ -169,7 +173,7 @@ def document(comparison: TableComparison, read: TableFile) -> dict[str, object]:
 def _groups(tables: Sequence[pd.DataFrame]) -> list[dict[str, object]]:
     groups: list[dict[str, object]] = []
     for table in tables:
-        names = list(table)[: list(table).index("backend")]
+        names = list(table.loc[:, :"backend"])[:-1]
         for key, own in table.groupby(names, sort=False, dropna=False):
             about = {"key": dict(zip(names, key, strict=True)), "rows": int(own["size"].iloc[0])}
             groups.append({**about, "backends": _backends(own)})
@@ -177,8 +181,7 @@ def _groups(tables: Sequence[pd.DataFrame]) -> list[dict[str, object]]:
 
 
 def _backends(table: pd.DataFrame) -> dict[str, Mapping[str, object]]:
-    names = list(table)[list(table).index("backend") + 1 :]
-    numbers = table.assign(mean=table["ratio_of_means"], geomean=table["geometric_mean"])
-    columns = [*(name for name in names if name not in ("size", "geometric_mean")), "mean", "geomean"]
-    rows = numbers.set_index("backend")[columns].to_dict("index")
+    numbers = table.loc[:, "backend":].drop(columns="size").set_index("backend")
+    numbers = numbers.rename(columns={"geometric_mean": "geomean"}).assign(mean=numbers["ratio_of_means"])
+    rows = numbers.to_dict("index")
     return {str(name): {str(what): None if n != n else n for what, n in row.items()} for name, row in rows.items()}

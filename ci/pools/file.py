@@ -418,6 +418,8 @@ def _slurm(pool: Pool, pools: Pools) -> Iterator[str]:
         yield f"site = {pool.site!r} is not described; add a table [site.{pool.site}]"
     if pool.site and not pool.partition:
         yield "site needs the key partition: jobs of one pool never move between partitions; add it"
+    if "," in pool.partition:  # a task that is requeued must not come to another kind of machine
+        yield f"partition = {pool.partition!r} is several; a job is measured in one: make a pool of each"
     for key in ("partition", "gres", "constraint", "exclusive", "account", "time", "sbatch"):
         if getattr(pool, key) and not pool.site:
             yield f"{key} = {_shown(getattr(pool, key))} is Slurm's and needs site; add it, or remove {key}"

@@ -18,7 +18,6 @@ import pandas as pd
 
 from ci.records import rates, store
 from ci.records.ledger import SUSTAINED, folder_of
-from ci.records.rates import Rate
 from ci.trials.file import Problem
 from ci.whole_files import replace
 from kernels.hardware import Hardware, UnknownHardware, by_market_name, lookup
@@ -30,13 +29,17 @@ COMPARABLE = ["machine", "commit", "env", "kernel", "case"]
 def derive(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with more columns; `frame` itself is not changed.
 
-    tflops, gbs, algbw, busbw: rates.  roofline_seconds, peak_share: least possible time, and its share of the time.
+    tflops, gbs, algbw, busbw: rates, NaN where that part of the cost is 0 or not known.
+    roofline_seconds, peak_share: least possible time, and its share of the time.
     baseline_name, baseline_ratio: the fastest baseline of the same machine, commit, env and case ("" without any), and
     its time / the time of the row.
     """
-    seconds, roofline, best = frame["seconds"], roofline_seconds(frame), fastest_baseline(frame)
+    seconds, best = frame["seconds"], fastest_baseline(frame)
+    roofline = roofline_parts(frame).max(axis=1, skipna=False)
+    roofline = roofline.where(roofline > 0)
+    amounts = {rate: frame[name].where(frame[name] > 0) for rate, name in rates.AMOUNT.items()}
     return frame.assign(
-        **{rate.value: in_rate(frame, rate) for rate in rates.AMOUNT},
+        **{rate.value: rates.value(rate, amount, frame["world"], seconds) for rate, amount in amounts.items()},
         roofline_seconds=roofline,
         peak_share=rates.peak_share(roofline, seconds),
         baseline_name=best["name"],
@@ -44,30 +47,23 @@ def derive(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def in_rate(frame: pd.DataFrame, rate: Rate, column: str = "seconds") -> pd.Series:
-    """The times of a column as a rate, NaN where that part of the cost is 0 or not known; TIME: the seconds themselves.
+def roofline_parts(frame: pd.DataFrame) -> pd.DataFrame:
+    """The least seconds of each row by compute, HBM and links of its device; NaN where device or cost is not known.
 
-    column: "seconds"; "seconds_high" and "seconds_low" give the lower and the upper end of the rate's interval,
-    "roofline_seconds" its peak.
+    flops / peak FLOP/s, hbm_bytes / HBM bandwidth and link_bytes / link bandwidth to `world - 1` peers.  A rank takes
+    the longest of them (Williams, Waterman, Patterson, CACM 52(4), 2009; kernels.hardware.roofline_seconds).
     """
-    if rate is Rate.TIME:
-        return frame[column]
-    amount = frame[rates.AMOUNT[rate]]
-    return rates.value(rate, amount, frame["world"], frame[column]).where(amount > 0)
-
-
-def roofline_seconds(frame: pd.DataFrame) -> pd.Series:
-    """The least possible seconds of each row by the roofline of its device; NaN where device or cost is not known.
-
-    The least time of a rank is the longest of flops / peak FLOP/s, hbm_bytes / HBM bandwidth and link_bytes / link
-    bandwidth to `world - 1` peers (Williams, Waterman, Patterson, CACM 52(4), 2009; kernels.hardware.roofline_seconds).
-    """
-    bound = pd.Series(np.nan, index=frame.index)
+    parts = pd.DataFrame(np.nan, frame.index, ["compute", "HBM", "links"])
     for _, rows in frame.groupby(["machine", "dtype", "world"], sort=False, dropna=False):
-        hardware = hardware_of(rows.iloc[0])
-        if hardware is not None:
-            bound.loc[rows.index] = _least_seconds(rows, hardware)
-    return bound.where(bound > 0)
+        if hardware := hardware_of(rows.iloc[0]):
+            peak, world = np.nan, int(rows["world"].iloc[0])
+            with contextlib.suppress(ValueError):
+                peak = hardware.peak(str(rows["dtype"].iloc[0]))
+            link = hardware.link_bandwidth if world < 2 else hardware.link_to(world - 1)
+            parts.loc[rows.index, "compute"] = (rows["flops"] / peak).where(rows["flops"] != 0, 0.0)
+            parts.loc[rows.index, "HBM"] = rows["hbm_bytes"] / hardware.hbm_bandwidth
+            parts.loc[rows.index, "links"] = rows["link_bytes"] / link
+    return parts
 
 
 def fastest_baseline(frame: pd.DataFrame) -> pd.DataFrame:
@@ -88,19 +84,6 @@ def hardware_of(row: Any) -> Hardware | None:
     with contextlib.suppress(UnknownHardware):
         return lookup(_known(row.get("device")), **reported)
     return None
-
-
-def _least_seconds(rows: pd.DataFrame, hardware: Hardware) -> pd.Series:
-    """The roofline time of rows that share a device, a dtype and a world size."""
-    world = int(rows["world"].iloc[0])
-    link = hardware.link_bandwidth if world < 2 else hardware.link_to(world - 1)
-    try:
-        peak = hardware.peak(str(rows["dtype"].iloc[0]))
-    except ValueError:
-        peak = np.nan
-    compute = (rows["flops"] / peak).where(rows["flops"] != 0, 0.0)
-    parts = [compute, rows["hbm_bytes"] / hardware.hbm_bandwidth, rows["link_bytes"] / link]
-    return pd.concat(parts, axis=1).max(axis=1, skipna=False)
 
 
 def _known(value: Any) -> Any:

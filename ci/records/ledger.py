@@ -224,11 +224,6 @@ def base_of(path: Path) -> Path:
     return path.with_name(re.sub(r"(\.[0-9a-f]{12})?(\.notes)?\.jsonl(\.gz)?$", "", path.name))
 
 
-def left_out(file: TrialFile) -> list[str]:
-    """A sentence on each line of a trial file that is not used."""
-    return [f"{one.at(file.path)}: {one.why}; left out" for one in file.rejected]
-
-
 # Records of other regimes than "spaced", in folders of their own: times of two regimes are never compared.
 #
 # Sustained times lie in `results_sustained/`, a folder like `results/` in every respect (asv.sustained.json is its

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ci.records import rows as asv_files
 from ci.records.ledger import SWEEPS, base_of, by_regime, folder_of, machine_folders, sweep_files
 from ci.records.pooling import Place, PooledTrials, pool
-from ci.trials.file import Problem, RecordError, TrialFile, packed_notes, read, same_results, unpacked
+from ci.trials.file import Problem, RecordError, TrialFile, digest_of, packed_notes, read, same_results, unpacked
 from ci.trials.trial import Trial
 from ci.whole_files import WriteError, replace
 
@@ -313,21 +313,15 @@ def notes_files(results_dir: Path) -> list[Path]:
 
 
 def damage_of(path: Path) -> Problem | None:
-    """What is wrong with a file of trials as a file (torn, not packed, merged by hand), without parsing its trials."""
+    """What is wrong with a file of notes; one whose name has the digest of its lines is whole, and is not parsed."""
     try:
         content, damage = unpacked(path.read_bytes())
     except OSError as error:
         return Problem(str(path), f"cannot be read: {error.strerror or error}")
-    if damage:
-        return Problem(str(path), damage[0].why)
-    if not content.strip():
-        return Problem(str(path), "is empty")
-    lines = enumerate(content.split(b"\n"), 1)
-    broken = (
-        number for number, line in lines if line.strip() and not (line[:1] == b"{" and line.rstrip()[-1:] == b"}")
-    )
-    number = next(broken, None)
-    return Problem(f"{path}:{number}", "is no line of JSON: torn, or merged by hand") if number else None
+    if not damage and f".{digest_of(content)}." in path.name:
+        return None
+    file = read(path)
+    return next(iter(file.problems()), None if file.trials else Problem(str(path), "holds no trial"))
 
 
 def notes_by_stem(folder: Path) -> dict[str, list[Path]]:

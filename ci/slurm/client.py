@@ -14,8 +14,7 @@ import getpass
 import os
 import re
 import subprocess
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
@@ -73,8 +72,8 @@ def queue_rows(text: str) -> list[QueueRow]:
 
 def submitted_id(text: str) -> str:
     """The id in what `sbatch --parsable` prints: ID or ID;CLUSTER, perhaps after remarks; "" if there is none."""
-    lines = [line for line in text.splitlines() if re.fullmatch(r"\d+(;\S+)?", line.strip())]
-    return lines[-1].strip().partition(";")[0] if lines else ""
+    line = re.search(r"^(\d+)(;\S+)?$", text, re.MULTILINE)
+    return line[1] if line else ""
 
 
 def _blank_if_null(value: str) -> str:
@@ -159,7 +158,6 @@ class Slurm:
             raise error.last_attempt.exception() or error from None
 
     def _once(self, argv: Sequence[str]) -> str:
-        begin = time.monotonic()
         try:
             done = subprocess.run(
                 argv, env=self._env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
@@ -168,17 +166,13 @@ class Slurm:
         except FileNotFoundError:
             raise SlurmError(f"there is no {argv[0]} here; submit on a node of the cluster that has Slurm") from None
         except subprocess.TimeoutExpired:
-            raise SlurmAway(f"{argv[0]} gave no answer in {time.monotonic() - begin:.0f} s") from None
+            raise SlurmAway(f"{argv[0]} gave no answer in {COMMAND_LIMIT_S:.0f} s") from None
         if done.returncode == 0 or UNKNOWN.search(done.stderr):
             return done.stdout
-        raise _refusal(argv[0], done.stderr.strip() or f"exit code {done.returncode}")
-
-
-def _refusal(program: str, text: str) -> SlurmError:
-    sentence = "; ".join(re.sub(rf"^{program}: (error: )?", "", line) for line in text.splitlines()[-3:])
-    if AWAY.search(text):
-        return SlurmAway(f"the Slurm controller does not answer {program}: {sentence}; `scontrol ping` says more")
-    return SlurmError(f"{program} refused: {sentence}")
+        text = done.stderr.strip() or f"exit code {done.returncode}"
+        if AWAY.search(text):
+            raise SlurmAway(f"the Slurm controller does not answer: {text}; `scontrol ping` says more")
+        raise SlurmError(f"Slurm refused: {text}")
 
 
 # ---- batch scripts ---------------------------------------------------------------------------------------------------
@@ -194,13 +188,13 @@ def batch_script(
     time: str,
     chdir: str,
     output: str,
-    tasks: Iterable[int] = (),
+    array: str = "",
     comment: str = "",
     requeue: bool = True,
 ) -> str:
     """A batch script for so many GPUs of a pool of a site: the options for Slurm, then a bash script.
 
-    body: with or without its #! line.  time: as --time takes it.  tasks: of an array, none for a job that is none.
+    body: with or without its #! line.  time, array: as --time and --array take them; "" for a job that is no array.
     requeue: start it again when its node is lost or somebody with priority takes the node.  Nothing of the submitter's
     environment enters: it may hold secrets.
     """
@@ -213,7 +207,7 @@ def batch_script(
         "constraint": pool.constraint,
         "time": time,
         "nodes": "1",
-        "array": ranges(tasks),
+        "array": array,
         "open-mode": "append",
         "export": "NONE",
         "chdir": chdir,
@@ -233,14 +227,3 @@ def _quoted(value: str) -> str:
     if not re.search(r"[\s#\"'\\]", value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Task numbers as --array takes them: 0-2,5."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

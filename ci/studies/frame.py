@@ -23,7 +23,6 @@ from benchmarks.points import Knobs
 from ci.records import derived
 from ci.sweeps.measured import Measured
 from ci.trials.trial import SPACED, DeclaredCase, Trial
-from kernels.hardware import Hardware
 
 Value = bool | int | float | str
 """The value of a knob, as JSON holds it."""
@@ -251,12 +250,12 @@ def with_derived(rows: pd.DataFrame) -> pd.DataFrame:
     operation: a grouped GEMM's product.  shape: N and K of the weights, else the case; series: with the backend.
     setting: what a point changes; launch: all of its knobs; tile: rows x columns x K step.
     """
-    rows = derived.derive(rows)
+    rows, peak_seconds = derived.derive(rows), derived.roofline_parts(rows)["compute"]
     rows = rows.assign(
         us=rows["seconds"].astype(float) * 1e6,
         roofline_us=rows["roofline_seconds"] * 1e6,
         roofline_percent=rows["peak_share"] * 100,
-        peak_percent=(rows["flops"] / rows["seconds"] / of_device(rows, peak) * 100).where(rows["flops"] > 0),
+        peak_percent=(peak_seconds / rows["seconds"] * 100).where(rows["flops"] > 0),
         intensity=(rows["flops"] / rows["hbm_bytes"]).where(rows["flops"] > 0),
         operation=rows["operator"].astype(str).str.removeprefix("grouped_gemm_"),
         shape=each(_weights, "dims", "case")(rows),
@@ -269,23 +268,6 @@ def with_derived(rows: pd.DataFrame) -> pd.DataFrame:
     named = [name for name in dict.fromkeys(itertools.chain.from_iterable(values)) if name not in rows]
     columns = {name: [value.get(name) for value in values] for name in named}
     return pd.concat([rows, pd.DataFrame(columns, index=rows.index)], axis=1)
-
-
-def of_device(rows: pd.DataFrame, value: Callable[[Hardware, str, int], float]) -> Series:
-    """A number of each row's device, dtype and ranks; NaN for a device without an entry in kernels/hardware.py."""
-    numbers = pd.Series(math.nan, index=rows.index)
-    for (_, dtype, _), own in rows.groupby(["machine", "dtype", "world"], sort=False, observed=True):
-        if hardware := derived.hardware_of(own.iloc[0]):
-            numbers[own.index] = value(hardware, str(dtype), int(own["world"].iloc[0]))
-    return numbers
-
-
-def peak(hardware: Hardware, dtype: str, world: int) -> float:
-    """FLOP/s of a rank, dense; NaN for a dtype that the device has no peak for."""
-    try:
-        return hardware.peak(dtype)
-    except ValueError:
-        return math.nan
 
 
 def tile(config: Knobs) -> str:

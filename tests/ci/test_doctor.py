@@ -13,6 +13,9 @@ from ci.commands import doctor
 from ci.harness import MeasureError
 from tests.kit import commit, git
 
+WHOLE = "c01c27fe9749.notes.jsonl"
+"""Of notes that are `{}`: the digest of their lines."""
+
 H200 = {"kind": "gpu", "market_name": "H200 SXM", "device": "NVIDIA H200", "arch": "sm_90", "count": 2}
 ENVIRONMENT = {"python": "3.12.3", "torch": "2.11.0+cu130", "triton": "3.6.0", "cuda": "13.0", "variables": {}}
 OLD_TORCH = {
@@ -35,7 +38,7 @@ class Machine:
         monkeypatch.setattr(doctor, "query", self.query)
         self.root.mkdir()
         git(self.root, "init", "-q")
-        for name in ("a.json", "a.notes.jsonl", "machine.json"):
+        for name in ("a.json", f"a.{WHOLE}", "machine.json"):
             commit(self.root, **{f"results__m__{name}": "{}\n"})
 
     def query(self, *_, limit_s):
@@ -77,7 +80,7 @@ def without_commit(machine):
 
 
 def torn(machine):
-    (machine.results / "m/a.notes.jsonl").write_text('{"format": "rid')
+    (machine.results / f"m/a.{WHOLE}").write_text('{"format": "rid')
 
 
 FAULTS = {
@@ -93,7 +96,7 @@ FAULTS = {
     "is not inside a git repository": (lambda m: setattr(m, "root", m.root.parent), "warning", ""),
     "has no commit yet": (without_commit, "warning", ""),
     "is cut off": (shallow, "warning", "--unshallow"),
-    "is no line of JSON": (torn, "error", "restore it"),
+    "the line is torn": (torn, "error", "restore it"),
 }
 
 
@@ -123,7 +126,7 @@ def test_shown(machine, monkeypatch, golden):
     machine.results.mkdir()
     for number in range(9):
         (machine.results / "m").mkdir(exist_ok=True)
-        (machine.results / "m" / f"{number}.notes.jsonl").write_text("{}\n")
+        (machine.results / "m" / f"{number}.{WHOLE}").write_text("{}\n")
     console = Console(width=100, record=True, file=io.StringIO())
     doctor.show(machine.diagnosis[0], console)
     golden("doctor.txt", "\n".join(line.rstrip() for line in console.export_text().splitlines()) + "\n")

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from ci.records.derived import roofline_parts
 from ci.studies import plots
-from ci.studies.frame import Figures, Study, StudyPart, Tried, listed, of_device, peak, timed
+from ci.studies.frame import Figures, Study, StudyPart, Tried, listed, timed
 
 TOKENS = tuple(f"n*_m{m}_fp16" for m in (*(2**power for power in range(11)), 4096, 8192))
 SMALL_BATCHES = tuple(f"kimi_m{m}_bm16" for m in (4, 8, 16, 32, 64, 128, 256))
@@ -15,13 +16,8 @@ SMALL_BATCHES = tuple(f"kimi_m{m}_bm16" for m in (4, 8, 16, 32, 64, 128, 256))
 
 def with_bound(rows: pd.DataFrame) -> pd.DataFrame:
     """With what the roofline time of each row is that of: compute, HBM or links; "" for an unknown device."""
-    parts = {
-        "compute": rows["flops"] / of_device(rows, peak),
-        "HBM": rows["hbm_bytes"] / of_device(rows, lambda hardware, dtype, world: hardware.hbm_bandwidth),
-        "links": rows["link_bytes"]
-        / of_device(rows, lambda hardware, dtype, world: hardware.link_to(max(1, world - 1))),
-    }
-    return rows.assign(bound=pd.DataFrame(parts).fillna(0.0).idxmax(axis=1).where(rows["roofline_us"].notna(), ""))
+    bound = roofline_parts(rows).fillna(0.0).idxmax(axis=1)
+    return rows.assign(bound=bound.where(rows["roofline_us"].notna(), ""))
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:

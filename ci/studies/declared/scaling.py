@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import pandas as pd
 
 from benchmarks.points import Knobs
+from ci.records.derived import roofline_parts
 from ci.studies import plots
-from ci.studies.frame import PLACE, Figures, Study, StudyPart, each, listed, of_device, timed
+from ci.studies.frame import PLACE, Figures, Study, StudyPart, each, listed, timed
 
 LIBRARY = "blas+rccl"
 """The baseline that is the library's product where one rank works alone."""
@@ -59,15 +59,15 @@ def scaled(rows: pd.DataFrame) -> pd.DataFrame:
     alone = timed(rows[is_alone]).groupby(place)["seconds"].min()
     one_rank = alone[alone.index.get_level_values("ranks") == 1].droplevel("ranks").rename("one_rank_s")
     rows = rows.join(alone.rename("alone_s"), on=place).join(one_rank, on=place[:-1])
-    links = of_device(rows, lambda hardware, dtype, world: hardware.link_to(world - 1) if world > 1 else math.nan)
+    link_s = roofline_parts(rows)["links"].where(rows["world"] > 1)
     return rows.assign(
         line_ranks=each("{}, {} ranks".format, "line", "ranks")(rows),
         alone_us=rows["alone_s"] * 1e6,
         overhead=rows["seconds"] / rows["alone_s"],
         speedup=rows["one_rank_s"] / rows["seconds"],
         all_tflops=rows["flops"] * rows["ranks"] / rows["seconds"] / 1e12,
-        link_us=rows["link_bytes"] / links * 1e6,
-        link_percent=rows["link_bytes"] / links / rows["seconds"] * 100,
+        link_us=link_s * 1e6,
+        link_percent=link_s / rows["seconds"] * 100,
     )
 
 

@@ -57,7 +57,7 @@ def searched(axis, measuring, out):
 def test_the_knob_that_matters_is_found(tmp_path):
     out = tmp_path / "trials.jsonl"
     ended = searched(KNOBS, slow_where(lambda knobs, python: knobs["num_stages"] == "3"), out)
-    assert (ended.answer.culprit.low, ended.answer.culprit.high) == (1, 2)
+    assert (ended.answer.low, ended.answer.high) == (1, 2)
     assert KNOBS.places[2].name == "num_stages=3"
     again = LiveTrials(KNOBS, MeasurePlan(), out, QUIET)
     assert again.before() == list(ended.outcomes)
@@ -66,7 +66,7 @@ def test_the_knob_that_matters_is_found(tmp_path):
 def test_the_environment_that_matters_is_found(tmp_path):
     out = tmp_path / "trials.jsonl"
     ended = searched(PYTHONS, slow_where(lambda knobs, python: "38" in python), out)
-    assert (ended.answer.culprit.low, ended.answer.culprit.high) == (1, 2)
+    assert (ended.answer.low, ended.answer.high) == (1, 2)
     other = python_axis(HERE, ["/env1/bin/python", "/env2/bin/python"], "/own/python")
     with pytest.raises(BisectError, match="has trials of other environments than these 2; give another file"):
         LiveTrials(other, MeasurePlan(), out, QUIET).before()

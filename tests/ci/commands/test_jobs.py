@@ -65,7 +65,8 @@ def here(tmp_path, monkeypatch):
     ("arguments", "said"),
     [
         (["--gpu", "8", "--", "run"], "No such option '--gpu'"),
-        (["--on", "mi300x", "--", "rn"], "'rn' is not a verb that can be a job"),
+        (["--on", "mi300x", "--", "rn"], "there is no verb 'rn': did you mean `ridgeline run`?"),
+        (["--on", "mi300x", "--", "jobs"], "'jobs list' is not a verb that can be a job"),
         (["--on", "mi300x", "--", "run", "--trails", "3"], "No such option '--trails'"),
         (["--on", "mi300x", "--", "run", "--trials", "0"], "0 is not in the range"),
         (["--on", "mi999x", "--", "run", "--out", "x"], "no pool 'mi999x'"),
@@ -92,7 +93,7 @@ def test_unknown_ids_are_errors(here):
 
 
 def split(words, tasks):
-    given = Given(name=None, pool="mi300x", runners=None, gpus=None, time="", tasks=tasks)
+    given = Given(pool="mi300x", runners=None, gpus=None, time="", tasks=tasks)
     with click.Context(main):
         command = jobs.parsed(words.split())
         return command, jobs.job_spec(command, given)
@@ -101,12 +102,12 @@ def split(words, tasks):
 @pytest.mark.parametrize("out", ["--out x.jsonl", "--out=x.jsonl"])
 def test_out_is_where_the_lines_go_in_the_end(out, tmp_path):
     _, four = split(f"run --tier nightly {out} --trials 5 --kernel gemm", 4)
-    assert (four.out, four.trials, four.first_trial, four.resumes, four.finish) == ("x.jsonl", 5, 0, True, ())
+    assert (four.out, four.trials, four.first_trial, four.finish) == ("x.jsonl", 5, 0, ())
     place = tmp_path / "o"
     argv = four.task_argv(2, place)
-    assert argv[-5:] == ["--out", str(place), "--resume", "--first-trial", "10"]
+    assert argv[-5:] == ["--resume", "--out", str(place), "--first-trial", "10"]
     with click.Context(main):
-        assert jobs.parsed(argv[2:]).out == str(place)
+        assert jobs.parsed(argv[2:]).values["out"] == place
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_our_own_pool(here, tmp_path, golden):
 
 
 def test_a_job_on_one_line():
-    waits = JobStatus("7-ab", "ab", State.PENDING, reason="Slurm: Priority", tasks=4)
+    waits = JobStatus("7-ab", State.PENDING, reason="Slurm: Priority", tasks=4)
     assert jobs.status_line(waits) == "7-ab  pending  0 of 4 tasks have ended  Slurm: Priority"
-    ended = JobStatus("7-ab", "ab", State.DONE, exit_code=1, log="/x")
+    ended = JobStatus("7-ab", State.DONE, exit_code=1, log="/x")
     assert jobs.status_line(ended) == "7-ab  done, exit code 1  log: /x"

@@ -10,7 +10,7 @@ import pytest
 
 from ci.pools.file import Pool, Site
 from ci.slurm import client
-from ci.slurm.client import Slurm, SlurmAway, batch_script, ranges
+from ci.slurm.client import Slurm, SlurmAway, batch_script
 from tests.kit import until
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "slurm"
@@ -66,7 +66,7 @@ def test_all_options(golden):
     given = {"site": "hpc", "partition": "mi300x", "gres": "mi300x", "constraint": "gfx942&nps1", "exclusive": True}
     pool = Pool("p", "MI300X", (8,), **given, sbatch=("--reservation=night run",))  # type: ignore[arg-type]
     site = Site("hpc", account="amd-frameworks", sbatch=("--qos=benchmark",))
-    made = batch_script(site, pool, 8, "#!/bin/bash\necho hello\n", **HERE, tasks=(0, 1, 2, 5), requeue=False)
+    made = batch_script(site, pool, 8, "#!/bin/bash\necho hello\n", **HERE, array="0-2,5", requeue=False)
     golden("slurm/all_options.sh", made)
 
 
@@ -75,13 +75,6 @@ def test_nothing_of_the_submitter_enters_and_output_is_kept():
     lines = batch_script(Site("hpc"), pool, 0, "true\n", **HERE).splitlines()
     assert {f"#SBATCH --{one}" for one in ("export=NONE", "open-mode=append", "requeue", "nodes=1")} <= set(lines)
     assert not any(word in line for line in lines for word in ("--gres", "--array", "--account", "--dependency"))
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"), [((0,), "0"), ((0, 1, 2), "0-2"), ((5, 1, 2, 9, 8), "1-2,5,8-9"), ((3, 3), "3")]
-)
-def test_ranges(numbers, text):
-    assert ranges(numbers) == text
 
 
 # Our client against a real Slurm.
