@@ -153,13 +153,13 @@ def export(given: Given) -> int:
     Times are seconds; TFLOPS, GB/s, share of the peak and ratio to the baseline stand beside them.
     """
     out = given.out
-    done = exported.export(given.results, out, given.machine, given.kernel, given.dry_run)
-    problems = [str(problem).removesuffix("; left out") for problem in done.problems]
+    count, paths, unread = exported.export(given.results, out, given.machine, given.kernel, given.dry_run)
+    problems = [problem.removesuffix("; left out") for problem in unread]
     if given.as_json:
-        print_json({"rows": done.rows, "paths": [str(path) for path in done.paths], "problems": problems})
+        print_json({"rows": count, "paths": list(map(str, paths)), "problems": problems})
     else:
         verb = "would be " if given.dry_run else ""
-        click.echo(f"{done.rows:,} rows {verb}in {out}" if done.rows else f"no record matches; nothing in {out}")
+        click.echo(f"{count:,} rows {verb}in {out}" if count else f"no record matches; nothing in {out}")
     for problem in problems:
         click.echo(f"left out: {plain(problem, 2000)}", err=True)
     return NO_VERDICT if problems else PASS

@@ -7,7 +7,6 @@ no time or the quantity means nothing (TFLOPS of a copy).  Nothing here is ever 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import pandas as pd
 
 from ci.records import rates, store
 from ci.records.ledger import SUSTAINED, folder_of
-from ci.trials.file import Problem
 from ci.whole_files import replace
 from kernels.hardware import Hardware, UnknownHardware, by_market_name, lookup
 
@@ -97,29 +95,23 @@ def _known(value: Any) -> Any:
 # (`machine=<name>/records.parquet`, "hive" spelling), which DuckDB, pandas, polars and Spark read as one table.
 
 
-@dataclasses.dataclass(frozen=True)
-class Exported:
-    """What was written; problems: what of the records could not be read."""
-
-    rows: int
-    paths: list[Path]
-    problems: Sequence[Problem] = ()
-
-
 def export(
     results_dir: Path, out: Path, machines: Sequence[str] = (), kernels: Sequence[str] = (), dry_run: bool = False
-) -> Exported:
-    """Write the records that match; nothing where none does.  Raises WriteError if `out` cannot be written."""
+) -> tuple[int, list[Path], Sequence[str]]:
+    """Write the records that match; nothing where none does.  Raises WriteError if `out` cannot be written.
+
+    Returns the number of rows, the files, and what of the records could not be read.
+    """
     records = store.load(results_dir)
     problems, frame = records.attrs.get("problems", ()), derive(_of_machines_and_kernels(records, machines, kernels))
     if not len(frame) or dry_run:
-        return Exported(len(frame), [], problems)
+        return len(frame), [], problems
     paths = []
     for machine, rows in frame.groupby("machine", observed=True):
         paths.append(out / f"machine={quote(str(machine), safe='')}" / "records.parquet")
         content = rows.drop(columns="machine").to_parquet(index=False, compression="zstd")
         replace(paths[-1], content, "name another: --out")
-    return Exported(len(frame), paths, problems)
+    return len(frame), paths, problems
 
 
 def _of_machines_and_kernels(frame: pd.DataFrame, machines: Sequence[str], kernels: Sequence[str]) -> pd.DataFrame:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
@@ -198,7 +197,7 @@ KEY = ["commit", "env", "kernel", "backend", "case"]
 def part_of(results_dir: Path, machine: str, file: Path) -> Path:
     """Where the rows of a foreign file are kept."""
     name = hashlib.blake2b(str(file.resolve()).encode(), digest_size=10).hexdigest()
-    return results_dir / IMPORTED / f"machine={quote(machine, safe='')}" / f"part-{name}.parquet"
+    return results_dir / IMPORTED / f"machine={machine}" / f"part-{name}.parquet"
 
 
 def source_digest(part: Path) -> str:
@@ -222,7 +221,7 @@ def imported_times(results_dir: Path, machine: str | None = None) -> tuple[list[
     """Rows that have a time or a failure, each point once, the latest file's; and what was left out."""
     tables, problems = [], []
     for folder in sorted((results_dir / IMPORTED).glob("machine=*")):
-        name = unquote(folder.name.partition("=")[2])
+        name = folder.name.partition("=")[2]
         if machine not in (None, name):
             continue
         parts = list[tuple[int, pa.Table]]()

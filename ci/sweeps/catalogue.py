@@ -11,7 +11,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -163,14 +163,6 @@ class Catalogue:
             and (any(fnmatch.fnmatchcase(offer.case, p) for p in cases) if cases else offer.tier in tiers)
         )
         return dataclasses.replace(self, offers=tuple(chosen))
-
-
-def by_place(cases: Iterable[BackendOffer]) -> dict[TablePlace, list[BackendOffer]]:
-    """The cases of each entry, or of each place for one, in the order of the declaration."""
-    by_place: dict[TablePlace, list[BackendOffer]] = {}
-    for case in cases:
-        by_place.setdefault(case.place, []).append(case)
-    return by_place
 
 
 def to_tune(catalogue: Catalogue, patterns: Sequence[str] = (), backends: Sequence[str] = ()) -> list[BackendOffer]:

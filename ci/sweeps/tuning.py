@@ -20,7 +20,7 @@ from tomlkit.exceptions import ParseError
 from benchmarks.points import Knobs, Point
 from ci.git.repository import LocalCheckout
 from ci.judging import policy
-from ci.sweeps.catalogue import BackendOffer, Catalogue, Identity, TablePlace, Value, by_place
+from ci.sweeps.catalogue import BackendOffer, Catalogue, Identity, TablePlace, Value
 from ci.sweeps.measured import Measured, SweepError
 from ci.sweeps.pruning import PointCompiler, Rungs, prune
 from ci.sweeps.run import FOLDER, SweepPlan, sweep_id
@@ -185,7 +185,8 @@ class EntryDecision:
 def decisions(offers: Sequence[BackendOffer], measured: Measured) -> list[EntryDecision]:
     """What a sweep decides about the entries of the cases that it measured, in the order of the declaration."""
     decided = []
-    for shared in by_place(offers).values():
+    for place in dict.fromkeys(offer.place for offer in offers):
+        shared = [offer for offer in offers if offer.place == place]
         cases = [timed_case(offer, measured.frame) for offer in shared]
         if any(cases):
             smallest = policy.load().settings(shared[0].operator, measured.machine.kind).smallest_effect

@@ -42,7 +42,7 @@ def figures(rows: pd.DataFrame) -> Iterator[Figures]:
 
 
 def findings(rows: pd.DataFrame) -> Iterator[str]:
-    yield from frame.best_choices(timed(rows, backend=["triton"]), "launch", "M", "M")
+    yield from frame.best_choices(timed(rows, backend=["triton"]), "launch", ["M"], "M")
 
 
 DEEP_TUNING = Study(

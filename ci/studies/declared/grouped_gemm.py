@@ -19,11 +19,15 @@ CASES = tuple(
 KEYS = ("operation", "model", "layer", "G", "M", "routing")
 
 
+def with_model(rows: pd.DataFrame) -> pd.DataFrame:
+    """With the model and layer of each case, which is named "dsv3_gateup_b8_m2048_mild"."""
+    parts = rows["case"].str.split("_")
+    return rows.assign(model=parts.str[0], layer=parts.str[1])
+
+
 def speeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """TFLOPS of each case (rows, by KEYS) and backend (columns).  A case is named "dsv3_gateup_b8_m2048_mild"."""
-    own = plain(rows)
-    model, layer = (own["case"].str.split("_").str[place] for place in (0, 1))
-    own = own.assign(model=model, layer=layer)
+    """TFLOPS of each case (rows, by KEYS) and backend (columns)."""
+    own = with_model(plain(rows))
     return own.pivot_table(index=list(KEYS), columns="backend", values="tflops", aggfunc="max").reset_index()
 
 
@@ -103,9 +107,8 @@ def streams(config: Knobs) -> str:
 
 
 def with_streams(rows: pd.DataFrame) -> pd.DataFrame:
-    """With streams in words, and model, layer and experts of a case, which is named "dsv3_gateup_b8_m2048_mild"."""
-    rows = timed(rows.assign(streams_text=each(streams, "config")(rows)))
-    rows[["model", "layer"]] = rows["case"].str.split("_", expand=True)[[0, 1]]
+    """With streams in words, and model, layer and experts of a case."""
+    rows = with_model(timed(rows.assign(streams_text=each(streams, "config")(rows))))
     return rows.assign(experts=each("{}, {}, {:g} experts".format, "model", "layer", "G")(rows))
 
 

@@ -45,14 +45,14 @@ def figures(rows: pd.DataFrame) -> Iterator[Figures]:
     points = points_tried(rows)
     for knob in ("tile", "num_stages", "group_m") if len(points) else ():
         title = f"GEMM, {knob}: best time with this value / best time of the case, geometric mean"
-        yield knob, plots.lines(title, frame.losses(points, knob, "shape"), knob, "loss", "shape")
+        yield knob, plots.lines(title, frame.losses(points, knob, ["shape"]), knob, "loss", "shape")
     yield "heat", plots.heatmap("GEMM: time of each tile / best tile of the M", points, "M", "tile", "us", "shape", "x")
 
 
 def findings(rows: pd.DataFrame) -> Iterator[str]:
     points = points_tried(rows)
-    yield from frame.best_choices(points, "tile", "M", "M")
-    yield from frame.best_choices(points, "tile", "fill", "tiles of 128 x 128 / CUs")
+    yield from frame.best_choices(points, "tile", ["M"], "M")
+    yield from frame.best_choices(points, "tile", ["fill"], "tiles of 128 x 128 / CUs")
 
 
 TILES_STUDY = Study(

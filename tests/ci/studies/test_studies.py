@@ -49,7 +49,7 @@ STUDY = Study(
         ),
         ("speed", plots.lines("Speed", timed(rows, backend=["torch"]), "case", "us", "backend")),
     ],
-    findings=lambda rows: best_choices(timed(rows, backend=["triton"]), "launch", "compute_units", "CUs"),
+    findings=lambda rows: best_choices(timed(rows, backend=["triton"]), "launch", ["compute_units"], "CUs"),
 )
 
 
@@ -213,10 +213,10 @@ def test_what_each_value_of_a_knob_loses():
             for warps, seconds in own.items()
         )
     )
-    made = losses(rows, "warps", "dtype").set_index("warps")
+    made = losses(rows, "warps", ["dtype"]).set_index("warps")
     assert made["loss"].to_dict() == pytest.approx({4: 2 ** (1 / 3), 8: 2.0})
     assert made["worst"].to_dict() == pytest.approx({4: 2.0, 8: 4.0})
-    [sentence] = best_choices(rows, "warps", "dtype", "type")
+    [sentence] = best_choices(rows, "warps", ["dtype"], "type")
     assert sentence == "type fp16: 4; loses 26.0% in the mean, 100.0% at worst; 3 cases"
 
 
