@@ -175,9 +175,12 @@ def _differing_cases(checkouts: Sequence[LocalCheckout], kernels: Sequence[str],
 
     arch: "" for the device here.
     """
-    words = [options(tree=side.path, kernel=list(kernels), arch=arch or None) for side in checkouts]
     base, head = (
-        {(row["kernel"], row["case"], row["backend"]): row["config"] for row in query("candidates", *own)["entries"]}
-        for own in words
+        {
+            (kernel, row["case"], row["backend"]): row["config"]
+            for kernel in kernels
+            for row in query("candidates", *options(tree=side.path, kernel=kernel, arch=arch or None))["entries"]
+        }
+        for side in checkouts
     )
     return {key[1] for key, knobs in head.items() if base.get(key) != knobs}

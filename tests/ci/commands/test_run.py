@@ -126,8 +126,8 @@ def test_an_interruption_says_where_the_report_is(tmp_path, monkeypatch):
 # What a change of nothing but tables of tuned knobs measures.
 
 WARPS = {"base": {"small": 8, "large": 8, "nightly": 8}, "head": {"small": 8, "large": 4, "nightly": 16}}
-PLAN = MeasurePlan(kernels=("rms",))
-TABLES = Reach(differing={"rms": ("perf/tuned.toml",)})
+PLAN = MeasurePlan(kernels=("rms", "norm"))
+TABLES = Reach(differing=dict.fromkeys(PLAN.kernels, ("perf/tuned.toml",)))
 
 
 @pytest.fixture
@@ -138,8 +138,8 @@ def asked(tmp_path, monkeypatch):
     def query(verb, *words):
         options = dict(zip(words[::2], words[1::2], strict=True))
         arches.append(options["--arch"])
-        knobs = WARPS[Path(options["--tree"]).name]
-        about = {"kernel": "rms", "backend": "triton"}
+        knobs = WARPS[Path(options["--tree"]).name if options["--kernel"] == "rms" else "base"]
+        about = {"kernel": options["--kernel"], "backend": "triton"}
         return {"entries": [{**about, "case": case, "config": {"num_warps": warps}} for case, warps in knobs.items()]}
 
     for role, rows in WARPS.items():
