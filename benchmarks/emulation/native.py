@@ -7,6 +7,7 @@ one that has no native code, or an access that is not in one buffer.
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
 import itertools
 from collections import Counter, deque
@@ -253,7 +254,13 @@ class NativeMachine(Machine):
         """Execute until all waves have ended."""
         key = (self.code.image, self.code.entry)
         if key not in _programs:
-            _programs[key] = program(self.code, self)
+            collects = gc.isenabled()
+            gc.disable()  # it makes many small objects and no garbage, beside all those that torch has
+            try:
+                _programs[key] = program(self.code, self)
+            finally:
+                if collects:
+                    gc.enable()
         self._program = _programs[key]
         self._records = _aligned(RECORD * (len(self._program.places) + 1))
         self._fill_records()
