@@ -58,9 +58,9 @@ def roofline_parts(frame: pd.DataFrame) -> pd.DataFrame:
             with contextlib.suppress(ValueError):
                 peak = hardware.peak(str(rows["dtype"].iloc[0]))
             link = hardware.link_bandwidth if world < 2 else hardware.link_to(world - 1)
-            parts.loc[rows.index, "compute"] = (rows["flops"] / peak).where(rows["flops"] != 0, 0.0)
-            parts.loc[rows.index, "HBM"] = rows["hbm_bytes"] / hardware.hbm_bandwidth
-            parts.loc[rows.index, "links"] = rows["link_bytes"] / link
+            compute = (rows["flops"] / peak).where(rows["flops"] != 0, 0.0)
+            own = [compute, rows["hbm_bytes"] / hardware.hbm_bandwidth, rows["link_bytes"] / link]
+            parts.loc[rows.index] = np.stack(own, axis=1)
     return parts
 
 
