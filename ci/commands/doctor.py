@@ -191,7 +191,7 @@ def diagnose_node(pool_name: str, gpus: int | None, results: Path) -> Diagnosis:
     if not findings:
         node = os.environ.get("RIDGELINE_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
         for_pool = f" for pool {pool.name}" if pool else ""
-        findings = [Finding("ok", f"{node} is fit to measure{for_pool}: {facts['gpus']['count']} GPUs")]
+        findings = [Finding("ok", f"{node} is fit to measure{for_pool}: {len(facts['gpus'])} GPUs")]
     return sorted(findings, key=_rank), facts
 
 

@@ -30,7 +30,7 @@ def asked(monkeypatch, tmp_path):
 def answer(monkeypatch, questions, *problems):
     def query(*words, limit_s):
         questions.append(words)
-        return {"problems": list(problems), "facts": {"gpus": {"count": 8}}}
+        return {"problems": list(problems), "facts": {"gpus": [{}] * 8}}
 
     monkeypatch.setattr(doctor, "query", query)
 
@@ -82,5 +82,5 @@ def test_for_real(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     done = invoke("--json", "--results", str(tmp_path))
     document = json.loads(done.stdout)
-    assert document["machine"]["gpus"] == {"count": 0}
+    assert document["machine"]["gpus"] == []
     assert str(tmp_path) in document["machine"]["disk_bytes"]
