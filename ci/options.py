@@ -65,6 +65,14 @@ def full_hash(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     return value
 
 
+def _knob(text: str) -> str:
+    """KEY=VALUE, or ROLE.KEY=VALUE for one side."""
+    key, _, setting = text.partition("=")
+    if not (setting and key.replace(".", "").isidentifier()):
+        raise ValueError(f"{text!r}: expected KEY=VALUE, or ROLE.KEY=VALUE for one side, such as num_stages=3")
+    return text
+
+
 class NewPath(click.Path):
     """A path that will be written.  check: raises WriteError where that cannot be."""
 
@@ -245,7 +253,7 @@ CHOICE = together(
     CASES,
     option("--seed", "Seed of the inputs.", click.IntRange(0, LARGEST), default=0, show_default=True, heading=RARE),
     option("--deadline SECONDS -> deadline_s", "A step that takes longer is a hang.", SECONDS, heading=RARE),
-    several("--set KEY=VALUE -> knobs", "Override a backend's knob (repeatable)."),
+    several("--set KEY=VALUE -> knobs", "Override a backend's knob (repeatable).", Parsed("knob", _knob)),
     option(
         "--heap",
         "Home of the symmetric heap on GPUs (default: RIDGELINE_HEAP, or auto: the first that works).",

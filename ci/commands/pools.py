@@ -117,8 +117,9 @@ def runner(given: Given) -> int:
     pools, logged = file.load(given.path), list[str]()
     served = [(site, site.runner) for site in pools.sites.values() if site.runner and given.site in (None, site.name)]
     if len(served) != 1:
+        known = ", ".join(pools.sites) or "none"
         raise click.UsageError(
-            f"--site names one with a table [site.NAME.runner], of: {', '.join(pools.sites) or 'none'}"
+            f"--site {given.site or 'not given'}; allowed: one with a table [site.NAME.runner], of {known}"
         )
     ((site, settings),) = served
     folder = Path(site.shared or Path.home() / ".ridgeline") / "runner"

@@ -127,7 +127,7 @@ def test_a_number_that_is_out_of_range(project, words, number):
     + ["gate HEAD^ HEAD --results folder", "sweep", "tune", "sift made.jsonl"]
     + ["site --results text", "record made.jsonl --results text", "run --tree nope --out a.jsonl", "nope", "--nope"]
     + ["run --out folder", "export --out made.jsonl/x", "events --triage binary", "ab HEAD^ --policy binary"]
-    + ["sweep steady --knob tile", "push", "wait --job x"]
+    + ["sweep steady --knob tile", "push", "wait --job x", "ab HEAD^ --set nope", "runner --site nope"]
     + ["import steps.csv --format nope", "submit --gpus 99 -- run --out a.jsonl"],
 )
 def test_a_name_that_is_none(project, words):
