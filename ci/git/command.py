@@ -14,7 +14,7 @@ TIMEOUT_S = 600.0
 """Seconds for one command: a fetch or push over a slow network; everything local takes milliseconds."""
 HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 """What git sets for a hook (`git rev-parse --local-env-vars`): each would point us at the hook's repository."""
-SHOWN_WORDS, SHOWN_OUTPUT = 4, 400
+SHOWN_WORDS, SHOWN_OUTPUT = 4, 2000
 """How much of a command (words) and of its stderr (characters, from the end) a message quotes."""
 
 

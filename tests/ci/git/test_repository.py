@@ -194,7 +194,7 @@ def test_without_a_repository_or_git_there_is_no_order(tmp_path, monkeypatch):
 
 
 def test_a_repository_of_another_user_is_named_with_the_command_that_allows_it(repo, monkeypatch):
-    named = repo.rename(repo.with_name("a b" * 20))
+    named = repo.rename(repo.with_name("a b" * 60))
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)  # a user's own may allow every folder
     allow = f"git config --global --add safe.directory '{named}'"
