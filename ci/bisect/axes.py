@@ -77,9 +77,7 @@ def commit_axis(
     if first.hash == last.hash:
         raise BisectError(f"GOOD and BAD are both {first.short}; name two different commits")
     if not succeeds(repository.root, "merge-base", "--is-ancestor", first.hash, last.hash):
-        raise BisectError(
-            f"GOOD ({first.short}) is no ancestor of BAD ({last.short}); name the older one first, and one that is"
-        )
+        raise BisectError(f"GOOD ({first.short}) is not an ancestor of BAD ({last.short}); name the older commit first")
     commits = [first, *repository.commits(first.hash, last.hash)]
     return CommitAxis(repository, commits, labels(commits), keeps=keeps)
 

@@ -55,7 +55,7 @@ class GitHub:
         if not re.fullmatch(r"(?!\.)[\w.-]+/(?!\.{1,2}$)[\w.-]+", repository):
             raise GitHubError(f"the repository (GITHUB_REPOSITORY) is {repository!r}, and must look like owner/name")
         if not token:
-            raise GitHubError("there is no token: set GITHUB_TOKEN, a workflow's step through `env:`")
+            raise GitHubError("no token: set GITHUB_TOKEN, a workflow's step through `env:`")
         if not SAFE.match(api):
             raise GitHubError(f"the API {api!r:.100} must be an https address: the token would be seen on the way")
         self.repository, self.api = repository, api.rstrip("/")
@@ -144,7 +144,7 @@ class GitHub:
                 value = answer.json() if answer.content.strip() else None
             except ValueError:
                 between = "a proxy or a log-in page stands between; look at GITHUB_API_URL and the proxy"
-                raise GitHubError(f"the answer is no JSON ({text!r:.100}): {between}") from None
+                raise GitHubError(f"the answer is not JSON ({text!r:.100}): {between}") from None
             return value, answer.links.get("next", {}).get("url", "")
         if answer.status_code >= 500 or answer.status_code == 408:  # 408: it waited for us too long
             raise PassingFault(text)

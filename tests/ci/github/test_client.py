@@ -78,7 +78,7 @@ def test_a_post_whose_answer_was_lost_is_not_repeated_blindly(github, client, fa
 
 def test_html_with_200_is_said(github, client, clock):
     github.fault("GET", "pulls", HTML, times=9)
-    with pytest.raises(GitHubError, match="the answer is no JSON .*Sign in.*proxy"):
+    with pytest.raises(GitHubError, match="the answer is not JSON .*Sign in.*proxy"):
         client.get("pulls/7")
     assert clock.slept == []
 

@@ -59,7 +59,7 @@ def below(process):
 
 
 def started(folder):
-    """Command lines of what runs in the environment of `start`: a browser or a Slurm of other tests is none of it."""
+    """Command lines of what runs in the environment of `start`: not a browser or a Slurm of other tests."""
     lines = []
     for process in below(os.getpid()):
         with contextlib.suppress(OSError):
