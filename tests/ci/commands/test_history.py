@@ -86,7 +86,7 @@ def test_which_environment_is_asked_of_pythons_in_their_order(inside, tmp_path):
     [
         (("v0", *CASE), "1 commits given; name two, the good one first"),
         (("v0", "v20"), "say what became slower: --case KERNEL/CASE"),
-        (("v20", "v0", *CASE), "name the older one first"),
+        (("v20", "v0", *CASE), "name the older commit first"),
         (("--axis", "knob", "num_warps=4", *CASE), "'num_warps=4': NAME=GOOD,BAD with two different values"),
         (("--axis", "triton", sys.executable, *CASE), "needs two Pythons or more"),
         (("--axis", "env", sys.executable, "/nowhere/python", *CASE), "'/nowhere/python' is no program"),
