@@ -184,7 +184,7 @@ def move(c: Code, what: str, size: int, delta: Any) -> None:
     _, _, addresses, mask, data, *_ = c.args
     part = c.ir.IntType(8 * min(4, size))
 
-    def one(lane: Any) -> None:
+    def move_lane(lane: Any) -> None:
         place = c.b.inttoptr(c.b.add(c.get(c.element(addresses, lane)), delta), c.pointer)
         for word in range(max(1, size // 4)):
             held, there = c.element(data, c.b.add(lane, c.const(LANES * word)), c.i32), c.at(place, 4 * word)
@@ -198,9 +198,9 @@ def move(c: Code, what: str, size: int, delta: Any) -> None:
     with c.b.if_else(c.b.icmp_signed("==", mask, c.const(-1))) as (then, otherwise):
         with then, c.repeat(LANES // UNROLLED) as number:
             for lane in range(UNROLLED):
-                one(c.b.add(c.b.mul(number, c.const(UNROLLED)), c.const(lane)))
+                move_lane(c.b.add(c.b.mul(number, c.const(UNROLLED)), c.const(lane)))
         with otherwise, c.lanes(mask) as lane:
-            one(lane)
+            move_lane(lane)
 
 
 def move_together(c: Code, what: str, size: int, delta: Any) -> None:

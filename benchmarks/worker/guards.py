@@ -351,7 +351,11 @@ Span = tuple[float, float]
 def disagreement(spans: Sequence[Span]) -> str:
     """What is said if the clocks disagree in most of the spans that are long enough; "" if not, or with too few."""
     long = [(device_s, host_s) for device_s, host_s in spans if host_s >= SHORTEST_S]
-    off = [one for one in long if not SLOWEST * (one[1] - ENDS_S) <= one[0] <= FASTEST * one[1]]
+    off = [
+        (device_s, host_s)
+        for device_s, host_s in long
+        if not SLOWEST * (host_s - ENDS_S) <= device_s <= FASTEST * host_s
+    ]
     if len(long) < FEWEST or 2 * len(off) <= len(long):
         return ""
     device_ms, host_ms = (1e3 * sum(by_clock) for by_clock in zip(*off, strict=True))

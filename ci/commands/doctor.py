@@ -179,8 +179,8 @@ def diagnose_node(pool_name: str, gpus: int | None, results: Path) -> Diagnosis:
     """
     words = ["--node", "--folder", str(results.absolute())]
     if not pool_name:
-        pool_name, started = os.environ.get("RIDGELINE_POOL", ""), os.environ.get("RIDGELINE_GPUS")
-        gpus = int(started) if gpus is None and pool_name and started else gpus
+        pool_name, started = os.environ.get("RIDGELINE_POOL", ""), os.environ.get("RIDGELINE_GPUS", "")
+        gpus = int(started) if gpus is None and pool_name and started.isdecimal() else gpus
     pool = file.load().pool(pool_name) if pool_name else None
     if pool and pool.gpu != NO_GPU:
         words += ["--product", pool.gpu]

@@ -46,7 +46,7 @@ def codes_of(repository: Repository, span: str, newest: int | None, only: Sequen
     commits = repository.commits(start, end)
     if commits:
         last = trees_of(repository.root, [commits[-1].hash])[0]
-        touching = repository.commits(start, end, [*last.homes, *reached_by_all(last)])
+        touching = {*repository.commits(start, end, [*last.homes, *reached_by_all(last)])}
         commits = [commit for commit in commits if commit in touching][-(newest or 0) :]
     labels = operator_labels(repository, commits)
     declared = dict.fromkeys(name for operators in labels for name in operators)

@@ -111,7 +111,7 @@ def sweep(given: Given) -> int:
             ]
             print_json({"points": to_measure, "pruned": dropped, "reasons": pruned.reasons(), "arch": offered.arch})
             return PASS
-        click.echo(f"{pruned.asked} points of {operator} in {plural(len(points), 'case')} on {offered.arch}")
+        click.echo(f"{pruned.point_count} points of {operator} in {plural(len(points), 'case')} on {offered.arch}")
         _show_pruned(pruned)
         click.echo(f"into {out}\n{chances}")
         return PASS

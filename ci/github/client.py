@@ -164,13 +164,13 @@ def of_environment(environ: Mapping[str, str] = os.environ) -> GitHub:
 
 def _limit_pause_s(answer: httpx.Response) -> float | None:
     """Seconds to wait where the answer speaks of a limit, else None."""
-    headers = answer.headers
+    after, reset = (answer.headers.get(name, "") for name in ("retry-after", "x-ratelimit-reset"))
     if answer.status_code not in (403, 429):
         return None
-    if headers.get("retry-after", "").isdecimal():
-        return float(headers["retry-after"])
-    if headers.get("x-ratelimit-remaining") == "0":
-        return float(headers.get("x-ratelimit-reset", 0)) - time.time()
+    if after.isdecimal():
+        return float(after)
+    if answer.headers.get("x-ratelimit-remaining") == "0" and reset.isdecimal():
+        return float(reset) - time.time()
     is_limit = answer.status_code == 429 or any(words in answer.text.lower() for words in LIMIT_WORDS)
     return LIMIT_PAUSE_S if is_limit else None
 

@@ -134,8 +134,8 @@ NEWEST = ["commit", "seconds", "paired_ratio", "paired_low", "paired_high"]
 def sustained_vs_spaced(results: Path, spaced: pd.DataFrame | None = None) -> pd.DataFrame:
     """The newest record of every series that has a sustained time: SERIES, device, baseline, NEWEST.
 
-    Beside it NEWEST of its spaced calls, as `seconds_spaced`; NaN where it was never timed so.  Its commit may be
-    another.  spaced: the frame of `results`, if loaded.
+    NEWEST of its spaced calls follows with the suffix `_spaced` (`seconds_spaced`), NaN where there are none; they may
+    be of another commit.  spaced: the frame of `results`, if it is loaded.
     """
     sustained = _newest(store.load(folder_of(results, SUSTAINED)), ["device", "baseline", *NEWEST])
     others = _newest(store.load(results) if spaced is None else spaced, NEWEST)

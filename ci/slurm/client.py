@@ -194,7 +194,7 @@ def batch_script(
 ) -> str:
     """A batch script for so many GPUs of a pool of a site: the options for Slurm, then a bash script.
 
-    body: with or without its #! line.  time, array: as --time and --array take them; "" for a job that is no array.
+    body: with or without its #! line.  time, array: as sbatch takes them; array is "" for a single job.
     requeue: start it again when its node is lost or somebody with priority takes the node.  Nothing of the submitter's
     environment enters: it may hold secrets.
     """

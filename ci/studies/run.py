@@ -129,7 +129,7 @@ def planned(plan: SweepPlan) -> dict[str, object]:
         "operator": plan.operator,
         "ranks": plan.world,
         "cases": len(plan.anchors),
-        "points": plan.pruned.asked,
+        "points": plan.pruned.point_count,
         "measured": plan.pruned.count,
         "left_out": plan.pruned.reasons(),
     }
@@ -159,7 +159,7 @@ def keep(study: Study, sources: Sequence[Path], results: Path) -> list[Path]:
     """Add what trial files, and folders of the study, hold of it to the record of each machine; returns the folders.
 
     They are `results/studies/NAME/MACHINE`, beside the folders of machines.  A record has each line once, in the order
-    of their moments; the same lines, the same bytes.  StudyError if there is no line of the study.
+    of their moments; the same lines, the same bytes.  StudyError if no line is of the study.
     """
     trials = [trial for path in sources for trial in _trials(study, path / RECORD if path.is_dir() else path)]
     if not trials:

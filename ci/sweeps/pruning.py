@@ -64,7 +64,7 @@ class Pruned:
         return sum(map(len, self.to_measure.values()))
 
     @property
-    def asked(self) -> int:
+    def point_count(self) -> int:
         """How many points there are beside the anchors."""
         return self.count + len(self.twins) + len(self.dropped)
 

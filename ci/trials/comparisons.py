@@ -120,7 +120,7 @@ class _Operator:
 
     @cached_property
     def has_own_backends(self) -> bool:
-        """Whether it declares backends that are no baselines."""
+        """Whether it declares a backend that is not a baseline."""
         return not all(backend in self.baselines for declared in self.declared for backend in declared.backends)
 
     @cached_property

@@ -283,7 +283,7 @@ def test_a_configuration_that_was_lost_is_made_anew_and_a_runner_at_work_is_left
 
 
 @pytest.fixture
-def place(service):
+def runner_folder(service):
     old = os.umask(0)
     try:
         dataclasses.replace(service, settings=SETTINGS).submit("rl-1", service.offers[0])
@@ -292,15 +292,15 @@ def place(service):
     return service.folder / "rl-1"
 
 
-def test_the_folder_and_the_configuration_are_for_this_user_only(place, hub):
-    assert place.stat().st_mode & 0o777 == 0o700
-    assert (place / "config").stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in place.iterdir() if hub.secrets[0] in path.read_text()] == ["config"]
+def test_the_folder_and_the_configuration_are_for_this_user_only(runner_folder, hub):
+    assert runner_folder.stat().st_mode & 0o777 == 0o700
+    assert (runner_folder / "config").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in runner_folder.iterdir() if hub.secrets[0] in path.read_text()] == ["config"]
 
 
-def start(place, program):
-    argv = ["bash", str(place / "start.sh"), str(program)]
-    env = os.environ | {"SLURM_JOB_ID": "17", "TMPDIR": str(place.parent.parent)}
+def start(runner_folder, program):
+    argv = ["bash", str(runner_folder / "start.sh"), str(program)]
+    env = os.environ | {"SLURM_JOB_ID": "17", "TMPDIR": str(runner_folder.parent.parent)}
     return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -314,16 +314,16 @@ def program(tmp_path, lines):
     return folder / "run.sh"
 
 
-def test_a_job_runs_its_own_copy_and_leaves_nothing(tmp_path, place, hub):
+def test_a_job_runs_its_own_copy_and_leaves_nothing(tmp_path, runner_folder, hub):
     told = tmp_path / "told"
-    lines = f"""cd "$(dirname "$0")"; exec > {told}; ls -A; readlink externals; ls {place}
+    lines = f"""cd "$(dirname "$0")"; exec > {told}; ls -A; readlink externals; ls {runner_folder}
 echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" "$@"; touch here; tr '\\0' ' ' < /proc/$$/cmdline; exit 7"""
     run = program(tmp_path, lines)
     old, new = tmp_path / "ridgeline-runner-old", tmp_path / "ridgeline-runner-new"
     for one, age_s in ((old, 7 * 86_400), (new, 86_400)):
         one.mkdir()
         os.utime(one, (time.time() - age_s,) * 2)
-    process = start(place, run)
+    process = start(runner_folder, run)
     output = process.communicate(timeout=HANGS_S)[0]
     assert (process.returncode, "install a newer one" in output) == (7, True)
     text = told.read_text()
@@ -331,16 +331,16 @@ echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" "$@"; touch here; tr '\\0' ' ' < /proc/$$
         f"bin\nexternals\nrun.sh\n{run.parent}/externals\nallowed\nguard.sh\njob.sh\nstart.sh\n{hub.secrets[0]}"
     )
     assert hub.secrets[0] not in text.splitlines()[-1], "not among the arguments"
-    assert not place.exists()
+    assert not runner_folder.exists()
     assert not (run.parent / "here").exists()
     assert list(tmp_path.glob("ridgeline-runner-*")) == [new], "the copy is gone, and the one of a job killed long ago"
 
 
-def test_the_end_of_the_slurm_job_reaches_the_program(tmp_path, place):
+def test_the_end_of_the_slurm_job_reaches_the_program(tmp_path, runner_folder):
     run = program(
         tmp_path, f"trap 'touch {tmp_path}/told; exit 0' TERM; touch {tmp_path}/up; while :; do sleep 0.1; done"
     )
-    process = start(place, run)
+    process = start(runner_folder, run)
     while not (tmp_path / "up").exists():
         time.sleep(0.02)
     process.terminate()
@@ -369,8 +369,8 @@ GOOD = {
         {"GITHUB_WORKFLOW_REF": ""},
     ],
 )
-def test_the_guard_lets_what_is_allowed_pass_and_ends_the_worker_of_everything_else(place, changed):
-    worker = f"bash -e {place}/guard.sh; echo steps with always"
+def test_the_guard_lets_what_is_allowed_pass_and_ends_the_worker_of_everything_else(runner_folder, changed):
+    worker = f"bash -e {runner_folder}/guard.sh; echo steps with always"
     done = subprocess.run(["bash", "-c", worker], env=os.environ | GOOD | changed, capture_output=True, text=True)
     ran = "steps with always" in done.stdout
     assert ran is not bool(changed)

@@ -102,7 +102,7 @@ def test_what_is_recorded_is_what_its_lines_give(told, tmp_path):
     assert {path.name for path in folder.glob("*.svg")} == {path.name for path in place.glob("*.svg")}
 
 
-def kept(tmp_path, found, name="a"):
+def record_folder(tmp_path, found, name="a"):
     """The folder of a machine's record of the lines."""
     [folder] = run.keep(STUDY, [written(tmp_path / f"{name}.jsonl", found)], tmp_path / name)
     return folder
@@ -113,7 +113,7 @@ def frame_of(folder):
 
 
 def test_a_folder_has_table_figures_and_what_is_missing(tmp_path):
-    a, b = (kept(tmp_path, lines(), name) for name in "ab")
+    a, b = (record_folder(tmp_path, lines(), name) for name in "ab")
     first, second = run.render(STUDY, a), run.render(STUDY, b)
     assert first.figures == ("times", "heat"), "no call was timed from the host, and torch has no row"
     assert (a / "times.svg").read_bytes() == (b / "times.svg").read_bytes()
@@ -129,7 +129,7 @@ def test_a_folder_has_table_figures_and_what_is_missing(tmp_path):
     assert text.endswith(f"\n- {first.waits[-1]}\n")
     assert json.loads((a / "study.json").read_text())["guidance"] == list(first.findings)
     assert "num_stages=2; loses 0.0%" in second.findings[0]
-    assert "calls" in run.render(STUDY, kept(tmp_path, lines(whole=[2e-3]), "c")).figures
+    assert "calls" in run.render(STUDY, record_folder(tmp_path, lines(whole=[2e-3]), "c")).figures
 
 
 # ---- the folder of a study -------------------------------------------------------------------------------------------
@@ -137,11 +137,11 @@ def test_a_folder_has_table_figures_and_what_is_missing(tmp_path):
 
 def test_the_record_has_each_line_once_and_the_same_bytes(tmp_path):
     found = lines()
-    path = kept(tmp_path, found[:3]) / run.RECORD
+    path = record_folder(tmp_path, found[:3]) / run.RECORD
     first = path.read_bytes()
-    kept(tmp_path, reversed(found[:3]))
+    record_folder(tmp_path, reversed(found[:3]))
     assert path.read_bytes() == first
-    kept(tmp_path, found)
+    record_folder(tmp_path, found)
     told = [json.loads(one) for one in gzip.decompress(path.read_bytes()).decode().splitlines()]
     assert told == sorted(found, key=lambda one: (one["started_at"], one["id"]))
 
@@ -164,12 +164,14 @@ def test_files_of_several_machines_and_commits(tmp_path):
 
 
 def test_the_order_of_lines_does_not_matter_and_the_newest_counts(tmp_path):
-    frames = [frame_of(kept(tmp_path, found, name)) for name, found in (("a", lines()), ("b", reversed(lines())))]
+    frames = [
+        frame_of(record_folder(tmp_path, found, name)) for name, found in (("a", lines()), ("b", reversed(lines())))
+    ]
     pd.testing.assert_frame_equal(*frames)
     old = [line([({"num_stages": 2}, 0.5)], sweep="0001")]
     trees = {"head": made_trials.tree(commit="c" * 40)}
     new = [line([({"num_stages": 2}, 0.8)], rung=3, sweep="0002", trees=trees)]
-    rows = frame_of(kept(tmp_path, [*new, *old], "c"))
+    rows = frame_of(record_folder(tmp_path, [*new, *old], "c"))
     assert row(rows, backend="triton", point=rows["point"].max())["ratio"] == pytest.approx(0.8, rel=0.01)
 
 
