@@ -79,7 +79,7 @@ def outlive_starter() -> None:
 
 def prctl(option: int, argument: Any) -> None:
     """prctl(2); nothing where there is none."""
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):
         libc.prctl(option, argument, 0, 0, 0)
 
@@ -94,12 +94,10 @@ def pid_space() -> str:
 
 def lives(process: int) -> bool:
     """Whether a process exists and has not ended; True where there is no /proc to ask."""
-    if not Path("/proc/self/stat").exists():
-        return True
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
-        return False
+        return not Path("/proc/self/stat").exists()
     return state not in "ZX"
 
 
@@ -138,7 +136,7 @@ def keep_orphans() -> None:
 
 def keeps_orphans() -> bool:
     """Whether this process does so."""
-    kept = ctypes.c_int(0)
+    kept = ctypes.c_int()
     prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(kept))
     return bool(kept.value)
 
@@ -170,8 +168,10 @@ def end_strays(is_stray: Callable[[Child], bool], patience_s: float = PATIENCE_S
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.process, signal.SIGKILL)
         time.sleep(0.01)
-    found = list(names.values())
-    return [*found[:MOST_NAMES], *([f"{len(found) - MOST_NAMES} more"] if len(found) > MOST_NAMES else ())]
+    ended = list(names.values())
+    if len(ended) > MOST_NAMES:
+        ended[MOST_NAMES:] = [f"{len(ended) - MOST_NAMES} more"]
+    return ended
 
 
 def _running(is_stray: Callable[[Child], bool]) -> list[Child]:
@@ -202,14 +202,12 @@ class ProcessStanding:
     def restore(self) -> bool:
         """Make it so again; whether it is.  A plain user cannot raise a priority or a hard limit."""
         now = _now()
-        if now == self._was:
-            return True
-        for name, value in self._was.items():
-            if now[name] != value:
-                try:
+        try:
+            for name, value in self._was.items():
+                if now[name] != value:
                     _set(name, value)
-                except (OSError, ValueError):
-                    return False
+        except (OSError, ValueError):
+            return False
         return True
 
 
@@ -241,6 +239,26 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a scheduler that cancels the job, a terminal that is closed."""
 
 
+def interrupt_on(*signals: int) -> None:
+    """Let these signals raise KeyboardInterrupt as Ctrl-C does, also where Python drops an exception.
+
+    What is raised in the callback of a weak reference or in a `__del__` is only printed ("Exception ignored in"), and
+    the program goes on as if nobody had pressed Ctrl-C: it is interrupted again, a moment after the callback.
+    """
+    for number in signals:
+        signal.signal(number, signal.default_int_handler)
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _interrupted_again
+
+
+def _interrupted_again(dropped: Any) -> None:
+    """A hook of sys.unraisablehook; the callback that the interrupt fell into has ended 0.02 s later."""
+    if dropped.exc_type is KeyboardInterrupt:
+        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        sys.__unraisablehook__(dropped)
+
+
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
     """Let a signal of ENDING that arrives inside take effect at the end of the block instead.
@@ -259,7 +277,7 @@ def deferred() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not Python's
+            signal.signal(number, handler or signal.SIG_DFL)  # None: not Python's
         if received:
             signal.raise_signal(received[0])
 

@@ -8,7 +8,6 @@ import collections
 import dataclasses
 import inspect
 import json
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +32,7 @@ USAGE, INTERRUPTED = 3, 130
 def run(command: Callable[[], int], interrupted: str) -> int:
     """The exit code of a command; what ends it becomes a sentence on stderr and a code.  interrupted: what is kept."""
     lifetime.keep_orphans()
-    for ending in ENDING:
-        signal.signal(ending, _interrupted)
+    lifetime.interrupt_on(*ENDING)
     try:
         return command()
     except (UsageError, CheckoutError, trial_file.OutputError, Unfit, Unkillable, OSError) as error:
@@ -49,18 +47,14 @@ def run(command: Callable[[], int], interrupted: str) -> int:
         return USAGE
 
 
-def _interrupted(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
-
-
 def reporter(kind: str) -> Report:
     """What prints progress on stderr: `json` for a progress bar, `text` for a person, `none`."""
     if kind == "none":
         return lambda event: None
     if kind == "json":
-        return lambda event: print(json.dumps(event), file=sys.stderr, flush=True)
+        return lambda event: print(json.dumps(event), file=sys.stderr)
     return lambda event: print(
-        f"{event['done']}/{event['total'] or '?'} {event['what'] or event['arch']}", file=sys.stderr, flush=True
+        f"{event['done']}/{event['total'] or '?'} {event['what'] or event['arch']}", file=sys.stderr
     )
 
 

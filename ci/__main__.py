@@ -184,7 +184,7 @@ class Verbs(click.Group):
         if not sys.stdout.isatty():
             kwargs.setdefault("terminal_width", log_width())
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, _interrupted)  # a queue that ends a job: as tidy as Ctrl-C
+            lifetime.interrupt_on(signal.SIGTERM)  # a queue that ends a job: as tidy as Ctrl-C
             lifetime.end_with_starter()
         try:
             code = super().main(*args, **kwargs) or 0
@@ -197,10 +197,6 @@ class Verbs(click.Group):
         except Exception as error:
             _say(error)
             sys.exit(USAGE)
-
-
-def _interrupted(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def _say(error: Exception) -> None:

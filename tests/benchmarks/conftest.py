@@ -35,7 +35,7 @@ def program(*arguments, **variables):
 @pytest.fixture
 def in_process(monkeypatch):
     """The exit code of the same command in this process, whose fork server has imported torch."""
-    monkeypatch.setattr(shared.signal, "signal", always(None))
+    monkeypatch.setattr(shared.lifetime, "interrupt_on", always(None))
 
     def ended(*arguments):
         try:

@@ -69,6 +69,27 @@ def test_what_we_start_can_be_interrupted_however_we_were_started(tmp_path, comm
     assert done.stdout.strip() == ignored, done.stderr
 
 
+INTERRUPTED = """
+import signal, time, weakref
+from benchmarks import lifetime
+lifetime.interrupt_on(signal.SIGTERM)
+class Object: pass
+watched = Object()
+watcher = weakref.ref(watched, lambda _: signal.raise_signal(signal.SIGTERM))
+try:
+    del watched
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_that_python_drops_comes_again():
+    argv = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=HANGS_S)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
 def test_a_program_whose_starter_is_gone_already_does_not_begin(tmp_path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
