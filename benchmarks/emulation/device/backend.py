@@ -129,10 +129,13 @@ def restored(values: torch.Tensor, requires_grad: bool, is_parameter: bool) -> t
 
 
 def on_cpu(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the host over the memory of a tensor of the device."""
-    return torch.empty(0, dtype=tensor.dtype).set_(
+    """A tensor of the host over the memory of a tensor of the device, conjugated or negated later as that one is."""
+    view = torch.empty(0, dtype=tensor.dtype).set_(
         tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride()
     )
+    torch._C._set_conj(view, tensor.is_conj())
+    torch._C._set_neg(view, tensor.is_neg())
+    return view
 
 
 def dispatched(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
