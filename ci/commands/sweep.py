@@ -4,6 +4,7 @@ points to their figures."""
 
 from __future__ import annotations
 
+import collections
 import difflib
 import json
 import shlex
@@ -178,9 +179,9 @@ def tune(given: Given) -> int:
     cases = catalogue.to_tune(offered, given.cases, given.backends)
     if given.verify:
         gpus = offered.devices or max(case.world for case in cases)
-        for case in (case for case in cases if case.entry and case.world > gpus):
-            click.echo(f"{case.place}: {case.case} waits for {case.world} GPUs; there are {gpus}", err=True)
-        waiting = {case.place for case in cases if case.world > gpus}
+        waiting = {case.place: case.world for case in cases if case.entry and case.world > gpus}
+        for world, count in sorted(collections.Counter(waiting.values()).items()):
+            click.echo(f"{count} entries wait for {world} GPUs; there are {gpus}", err=True)
         cases = [case for case in cases if case.entry and case.place not in waiting]
         if not cases:
             click.echo(f"{operator}: no entry to verify on {offered.arch}", err=True)
