@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from . import context, hazards, library, runtime
+from . import context, forms, hazards, library, runtime
 from .code_object import KernelCode
 from .counts import VECTOR, class_of
 from .graph import Untraceable
@@ -45,7 +45,7 @@ from .layout import (
 )
 from .lines import Unlowered
 from .lowering import function
-from .machine import Instruction, Machine
+from .machine import Instruction, Machine, known
 from .matrix import product_of
 from .memory import bytes_of
 from .operands import Unknown
@@ -107,11 +107,14 @@ class Program:
         return words, np.array([*branches], np.intp), np.array([*branches.values()], np.uint64)
 
 
+UNTRACED = (Untraceable, Unlowered, Unknown, TypeError, ValueError, AttributeError, IndexError)
+"""Why an instruction is left to the executor."""
+
 _accesses = TracedAccesses()
 _known: dict[tuple[str, bytes], Compiled] = {}
 
 
-def _step(instruction: Instruction, machine: Machine) -> Callable[[Any], Any]:
+def _step(instruction: Instruction) -> Callable[[Any], Any]:
     """What is traced: an access to memory of no launch."""
     form = type(instruction.inst).__name__.split("_")[0]
     if form in ("SMEM", "DS", "GLOBAL", "FLAT", "MUBUF", "SCRATCH"):
@@ -133,17 +136,41 @@ def compiled(instruction: Instruction, machine: Machine, texts: dict[str, str]) 
         if instruction.name.startswith("V_MFMA"):
             text, numbers = product(product_of(instruction.inst, instruction.name, machine.code.arch))
             return _compiled(text, numbers, texts)
-        effects = traced(_step(instruction, machine), instruction.kind == "branch")
-        divergence, parameters = "", effects.graph.parameters
-        if instruction.kind == "branch" and "EXEC" in instruction.name:
-            divergence = "left" if instruction.name == "S_CBRANCH_EXECZ" else "taken"
-        if len(parameters) > MOST_PARAMETERS:
-            raise Untraceable(f"{len(parameters)} parameters")
-        text = function(effects, class_of(instruction.name) in VECTOR, divergence, _queue(instruction))
-    except (Untraceable, Unlowered, Unknown, TypeError, ValueError, AttributeError, IndexError):
+        one = _by_form(instruction, machine.code.arch) or _traced(instruction)
+    except UNTRACED:
         return Compiled(UNKNOWN, ())
-    last = max((parameters[place] for place in effects.vectors()), default=-1)
-    return _compiled(text, parameters, texts, last + 1)
+    last = max((one.parameters[place] for place in one.vectors), default=-1)
+    return _compiled(one.text, one.parameters, texts, last + 1)
+
+
+_forms: dict[tuple[str, type, int], forms.Form | None] = {}
+
+
+def _by_form(instruction: Instruction, arch: str) -> forms.Traced | None:
+    """By those that differ in the numbers of vector registers; None where it has none or they share no code."""
+    inst = instruction.inst
+    places = forms.places(inst)
+    bits, registers = forms.without_registers(inst, places)
+    key = arch, type(inst), bits
+    if places and key not in _forms:
+        images = [forms.with_registers(inst, places, numbers) for numbers in (forms.FIRST, forms.SECOND)]
+        try:
+            _forms[key] = forms.learned(*(_traced(known(image, 0, arch)) for image in images))
+        except UNTRACED:
+            _forms[key] = None
+    form = _forms.get(key)
+    return form and form.of(registers)
+
+
+def _traced(instruction: Instruction) -> forms.Traced:
+    effects = traced(_step(instruction), instruction.kind == "branch")
+    divergence, parameters = "", effects.graph.parameters
+    if instruction.kind == "branch" and "EXEC" in instruction.name:
+        divergence = "left" if instruction.name == "S_CBRANCH_EXECZ" else "taken"
+    if len(parameters) > MOST_PARAMETERS:
+        raise Untraceable(f"{len(parameters)} parameters")
+    text = function(effects, class_of(instruction.name) in VECTOR, divergence, _queue(instruction))
+    return forms.Traced(text, tuple(parameters), tuple(sorted(effects.vectors())), effects.rereads)
 
 
 def _queue(instruction: Instruction) -> str:

@@ -23,7 +23,8 @@ class Effects:
 
     v: (parameter, value, lanes that are written); s: (parameter, value) of 32 or 64 bits; scc; goes: of a branch.
     refused: where the executor is asked, which says why.
-    accesses: those to memory.
+    accesses: those to memory.  rereads: a vector register is read after one was written, so that it matters which of
+    the operands are the same.
     """
 
     graph: Graph
@@ -33,6 +34,7 @@ class Effects:
     goes: Node | None = None
     refused: list[Node] = field(default_factory=list)
     accesses: list[Any] = field(default_factory=list)
+    rereads: bool = False
 
     def vectors(self) -> set[int]:
         """Parameters that hold the numbers of vector registers."""
@@ -66,6 +68,7 @@ class _Vectors:
 
     def __getitem__(self, register: int) -> Symbols:
         wave = self._wave
+        wave.effects.rereads |= bool(wave.written_v)
 
         def put(place: Any, value: Any) -> None:
             if isinstance(place, Symbols):

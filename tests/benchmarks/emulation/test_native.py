@@ -10,12 +10,12 @@ import ctypes
 import numpy as np
 import pytest
 
-from benchmarks.emulation import code_object, library
+from benchmarks.emulation import code_object, forms, library, native
 from benchmarks.emulation import launch as launches
 from benchmarks.emulation.code_object import NotExecutable
 from benchmarks.emulation.layout import ASK, FUNCTION, PARAMETERS, RECORD, SCC, WAVE_BYTES, V
 from benchmarks.emulation.lowering import function
-from benchmarks.emulation.machine import _compiled
+from benchmarks.emulation.machine import _compiled, known
 from benchmarks.emulation.native import NativeMachine, _aligned
 from benchmarks.emulation.tracing import traced
 from benchmarks.emulation.waves import EXEC, LANES, Memory, Waves
@@ -89,6 +89,18 @@ def differences(cases, arch, seeds):
 def test_some_operations_are_equal_in_native_code():
     cases = list(instructions.known("gfx950")[0])
     assert not differences(cases[::97], "gfx950", range(1, 5))
+
+
+@pytest.mark.parametrize("registers", [(12, 140, 34, 56), (30, 30, 31, 31)])
+def test_an_instruction_has_of_its_form_what_a_trace_of_its_own_gives(registers):
+    found = 0
+    for case in list(instructions.known("gfx950")[0])[::9]:
+        places = forms.places(case.inst)
+        one = known(forms.with_registers(case.inst, places, registers), 0, "gfx950")
+        form = native._by_form(one, "gfx950")
+        found += form is not None
+        assert form in (None, native._traced(one)), case
+    assert found > 100
 
 
 @pytest.mark.slow
