@@ -197,7 +197,7 @@ def _size(value: Any) -> str:
     """bf16[128, 64] of a tensor, or the number itself."""
     if not hasattr(value, "data_ptr"):
         return str(value)
-    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return f"{str(value.dtype).removeprefix('torch.')}{list(getattr(value, 'shape', ()))}"
 
 
 def _argument(value: Any, at: int, memory: Memory, device: str) -> Any:
@@ -207,11 +207,14 @@ def _argument(value: Any, at: int, memory: Memory, device: str) -> Any:
     """
     if not hasattr(value, "data_ptr"):
         return np.asarray(value if value is not None else 0)
-    if value.device.type != device.partition(":")[0] and not (value.device.type == "cpu" and value.is_pinned()):
-        raise ValueError(f"Pointer argument (at {at}) cannot be accessed from Triton ({value.device.type} tensor?)")
-    storage = getattr(value, "base", value).untyped_storage()  # of what triton.reinterpret wraps
-    if storage.nbytes() and not memory.knows(storage.data_ptr()):
-        memory.add(storage.data_ptr(), held_by(storage), f"a tensor of {tuple(value.shape)}")
+    tensor = getattr(value, "base", value)  # of what triton.reinterpret wraps
+    if hasattr(tensor, "device"):  # else it is found by its address, when it is reached
+        where = tensor.device.type
+        if where != device.partition(":")[0] and not (where == "cpu" and tensor.is_pinned()):
+            raise ValueError(f"Pointer argument (at {at}) cannot be accessed from Triton ({where} tensor?)")
+        storage = tensor.untyped_storage()
+        if storage.nbytes() and not memory.knows(storage.data_ptr()):
+            memory.add(storage.data_ptr(), held_by(storage), f"a tensor of {tuple(tensor.shape)}")
     return np.uint64(value.data_ptr())
 
 

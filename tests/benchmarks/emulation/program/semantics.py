@@ -6,6 +6,7 @@ import math
 import multiprocessing
 import pickle
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -223,7 +224,8 @@ def kernels():
     one, two = torch.ones(1, device="cuda"), torch.zeros(1, device="cuda")
     pointed_kernel[(1,)](torch.tensor([one.data_ptr()], device="cuda"), two)
     assert two.item() == 1
-    loaded[(1, 1, 1)](one, one, two, 1)  # a driver takes arguments in their order, without constants at the end
+    pointer = SimpleNamespace(data_ptr=one.data_ptr, dtype=one.dtype)  # all that a driver asks of a tensor
+    loaded[(1, 1, 1)](pointer, two, two, 1)  # a driver takes arguments in their order, without constants at the end
     assert two.item() == 2
     with pytest.raises(TypeError, match="add_kernel is given 2 of its 5 arguments"):
         loaded[(1, 1, 1)](one, one)
