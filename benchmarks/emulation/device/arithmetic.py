@@ -42,8 +42,13 @@ def in_fp32(func: Any) -> Callable[..., Any]:
 
 
 def _is_narrower(value: Any, dtype: torch.dtype) -> bool:
-    narrow = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return narrow and 1 < value.dtype.itemsize < dtype.itemsize
+    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return False
+    return 1 < value.dtype.to_real().itemsize < dtype.itemsize
+
+
+def _wider(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return value.to(torch.promote_types(value.dtype, dtype))
 
 
 def _widened(func: Any, dtypes: Callable[[Any, int], torch.dtype | None], wide: torch.dtype = torch.float32) -> Any:
@@ -52,9 +57,10 @@ def _widened(func: Any, dtypes: Callable[[Any, int], torch.dtype | None], wide: 
     def widened(*args: Any, **kwargs: Any) -> Any:
         if not any(_is_narrower(value, wide) for value in args) or kwargs.get("dtype") is not None:
             return func(*args, **kwargs)
-        results = func(*(value.to(wide) if _is_narrower(value, wide) else value for value in args), **kwargs)
+        results = func(*(_wider(value, wide) if _is_narrower(value, wide) else value for value in args), **kwargs)
         if isinstance(results, torch.Tensor):
-            return results.to(dtypes(args, 0))
+            dtype = dtypes(args, 0)
+            return results.to(dtype if dtype is None or results.is_complex() else dtype.to_real())
         return tuple(
             result.to(dtype) if result is not None and (dtype := dtypes(args, at)) and result.dtype == wide else result
             for at, result in enumerate(results)

@@ -97,6 +97,7 @@ def device():
     assert 2 * of_driver["max_num_regs"] == facts.regs_per_multiprocessor  # the others are of accumulation
     assert torch.trace(torch.ones(2, 2, dtype=torch.bool, device="cuda")).item() == 2
     assert torch.polygamma(1, torch.ones(1, dtype=torch.half, device="cuda")).dtype == torch.half
+    assert torch.ones(1, dtype=torch.chalf, device="cuda").angle().dtype == torch.half
     torch.manual_seed(3)
     first = torch.randn(3, device="cuda")
     torch.cuda.manual_seed(3)
