@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,6 +79,13 @@ def test_what_is_left_out_does_not_change_a_verdict_but_is_told():
 )
 def test_no_operator_can_differ_where_none_does_and_that_is_known(reach, nothing):
     assert reach.nothing is nothing
+
+
+def test_a_file_of_a_submodule_that_head_lacks_is_named(tmp_path):
+    sides = [SimpleNamespace(role=role, path=tmp_path, missing={}) for role in ("base", "head")]
+    sides[1].missing["lib/"] = "lib/ is empty"
+    inside = Reach((), {"gemm": ("lib/tile.py",)})
+    assert reach.doubts(MeasurePlan(), inside, sides, ()) == ["head lacks what base has: lib/ is empty"]
 
 
 # A pin that the environment does not follow is named; one that changes nothing here is not.

@@ -80,11 +80,16 @@ def test_one_speed_is_not_two(logs):
 
 
 def test_two_speeds_name_the_arm_and_the_trials():
-    head = [np.where(RNG.random(39) < 0.5, 1.12, 1.0) * r for r in relative(trials=6)]
+    head = [
+        np.where(np.arange(39) % each, 1.12, 1.0) * r for each, r in zip([2, 13] * 3, relative(trials=6), strict=True)
+    ]
     shifts = np.array([0.0, 0.0, 0.0, 0.05, 0.05, 0.05]) + 1e-4 * RNG.standard_normal(6)
     found = anomalies.of_pair(relative(trials=6), head, shifts)
     assert [(a.collapse, a.arm) for a in found] == [(False, "head"), (False, None)]
     assert [a.sentence.split(" has ")[0] for a in found] == ["head", "the ratio itself"]
+    assert "; 71% of its calls run at the slower one" in found[0].sentence, (
+        "a thirteenth of a trial's are fast ones too"
+    )
 
 
 def test_a_pair_with_a_collapsing_head_is_certain_only_where_base_is_quiet():
@@ -142,8 +147,6 @@ def test_sm_clocks_that_differ_are_named():
     assert warned((1900.0, 1900.0)) == warned(None) == []
 
 
-@pytest.mark.parametrize(
-    ("count", "expected"), [(3, 0.08), (5, 3.2), (40, 12.5), (9, 8.99), (3, 3.5), (0, 2.0), (200, 1.0)]
-)
+@pytest.mark.parametrize(("count", "expected"), [(3, 0.08), (40, 12.5), (3, 3.5), (0, 2.0), (200, 1.0)])
 def test_the_poisson_tail_is_that_of_scipy(count, expected):
     assert anomalies.poisson_tail(count, expected) == pytest.approx(poisson.sf(count - 1, expected), rel=1e-9)

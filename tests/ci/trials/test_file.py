@@ -89,7 +89,6 @@ def test_a_spoiled_line_is_refused_with_its_place(path, value):
 
 BAD_LINES = {
     "torn": (lambda line: json.dumps(line).encode()[:-200], "the line is torn, its writer was interrupted"),
-    "no JSON": (lambda line: b"Traceback (most recent call last)", "not JSON"),
     "not UTF-8": (lambda line: b'{"format": "\xff\xfe"}', "not UTF-8"),
     "NaN": (lambda line: json.dumps(line).replace("0.00101", "NaN").encode(), "the token NaN is not allowed"),
     "NUL": (lambda line: json.dumps(line).encode().replace(b"gemm", b"ge\0m"), "not JSON: Invalid control character"),
@@ -274,7 +273,13 @@ def test_what_a_trial_says_of_its_node():
 
 
 def test_a_warning_leaves_the_verdict_alone():
-    assert verdict(*(paired(number, NUMA) for number in range(5))).verdict is Verdict.SLOWER
+    found = verdict(*(paired(number, NUMA) for number in range(5)))
+    assert (found.verdict, found.warnings) == (Verdict.SLOWER, ())
+
+
+def test_a_trial_that_has_no_time_of_an_arm_is_counted_as_lost():
+    found = verdict(*map(paired, range(5)), paired(5, head=failed("hang")))
+    assert found.warnings == ("1 of 6 trials have no time on one side; the others are used",)
 
 
 @pytest.mark.parametrize("head", [None, failed("wrong")], ids=["slower", "wrong"])

@@ -86,8 +86,6 @@ def test_a_bad_case_cannot_be_told_and_does_not_take_others_down(file, bad, says
     assert says in cases["bad"].evidence[0]
     assert cases["good"].verdict is Verdict.SLOWER
     assert judgement.verdict.exit_code == 1
-    only = write(file, [{**x, "cases": {"bad": x["cases"]["bad"]}} for x in lines])
-    assert verdicts(only)[0].verdict.exit_code == 2
 
 
 def test_an_arm_missing_in_some_trials_is_a_fault(file):
@@ -141,7 +139,7 @@ def test_two_kinds_of_machine_in_a_file_are_refused(file):
 
 
 def test_blank_lines_are_passed_over(file):
-    [case] = compared(write(file, [line(0)], "  \n" + json.dumps(line(1)) + "\n"))
+    [case] = compared(write(file, [], f"\n{json.dumps(line(0))}\n  \n{json.dumps(line(1))}\n"))
     assert len(case.trials) == 2
 
 
