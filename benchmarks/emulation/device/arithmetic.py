@@ -115,6 +115,11 @@ def _plain_attention(func: Any) -> Any:
     return lambda *args, **kwargs: 0
 
 
+def _refusing_library(func: Any) -> Any:
+    """Whether a library is asked: torch's own code does it."""
+    return lambda *args, **kwargs: False
+
+
 def _table() -> dict[str, dict[str, Any]]:
     made: dict[str, Callable[[Any], Any]] = {
         **dict.fromkeys(PRODUCTS_AND_SUMS, lambda func: _widened(func, _lowest)),
@@ -127,6 +132,7 @@ def _table() -> dict[str, dict[str, Any]]:
         "_softmax_backward_data": _gradient_of_softmax(is_log=False),
         "_log_softmax_backward_data": _gradient_of_softmax(is_log=True),
         "_fused_sdp_choice": _plain_attention,
+        **dict.fromkeys(("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"), _refusing_library),
         "trace": lambda func: lambda matrix: matrix.diagonal().sum(),
     }
     table: dict[str, dict[str, Any]] = {}

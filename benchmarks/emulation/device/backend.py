@@ -26,7 +26,8 @@ from .refusals import NotOnThisDevice
 DEVICE = generators.DEVICE
 CPU = torch.device("cpu")
 
-MIXED = frozenset(("copy_", "_to_copy", "_copy_from", "index", "index_put", "index_put_", "_index_put_impl_", "set_"))
+MIXED = frozenset(("copy_", "_to_copy", "_copy_from", "index", "index_put", "index_put_", "_index_put_impl_", "set_",
+                   "_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"))  # fmt: skip
 """Operations that take tensors of a host beside those of a device, of any number of elements."""
 
 OURS = ("aten::empty.memory_format", "aten::empty_strided", "aten::copy_", "aten::silu_backward", "aten::mish_backward")
@@ -230,7 +231,10 @@ def _drawing(func: Any, named: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _called(func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return func(*args, **kwargs)
+    """What it gives; views in it that are conjugated or negated later are, which torch leaves out below Python."""
+    guard, keys = torch._C._SetExcludeDispatchKeyGuard, torch._C.DispatchKey
+    with guard(keys.Conjugate, False), guard(keys.Negative, False):
+        return func(*args, **kwargs)
 
 
 def checked_ordinal(index: int | None) -> None:

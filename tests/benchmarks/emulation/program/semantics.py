@@ -39,6 +39,7 @@ def moves():
     assert resized.shape == (1, 4)
     turned = torch.tensor([1 + 2j], device="cuda").conj()
     assert ((turned * turned).item(), turned.imag.item()) == (-3 - 4j, -2)
+    assert torch.linalg.pinv(turned[None]).item() == pytest.approx(0.2 + 0.4j)  # of views that are conjugated later
     assert "cuda:0" in repr(resized)
     for again in (copy.deepcopy(there), pickle.loads(pickle.dumps(there))):
         assert again.is_cuda
@@ -83,6 +84,7 @@ def modules_and_gradients():
     row, target = torch.zeros(1, 32000, device="cuda", requires_grad=True), torch.zeros(1, dtype=int, device="cuda")
     nn.functional.cross_entropy(row, target, label_smoothing=0.1).backward()
     assert row.grad[0, 1].item() == pytest.approx(0.9 / 32000, rel=2e-6)
+    assert nn.functional.ctc_loss(row[None], target[None] + 1, target + 1, target + 1).item() == 0
 
 
 def device():
