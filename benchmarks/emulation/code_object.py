@@ -5,18 +5,19 @@ Formats: ELF, and "User Guide for AMDGPU Backend" of LLVM, sections Code Object 
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from . import elf
+
 OVERFLOW_BIT = 23
 """Bit of MODE (FP16_OVFL) by which conversions give the largest number for what does not fit."""
 
-NOTE_METADATA = 32
-"""Type of the ELF note that holds the metadata, as MessagePack (NT_AMDGPU_METADATA)."""
+MACHINE, NOTE_METADATA = 224, 32
+"""EM_AMDGPU; type of the ELF note that holds the metadata, as MessagePack (NT_AMDGPU_METADATA)."""
 
 TARGETS = {0x4C: "gfx942", 0x4F: "gfx950"}
 """Machine numbers in the ELF flags (EF_AMDGPU_MACH)."""
@@ -94,44 +95,34 @@ _USER_SGPRS = (
 @lru_cache(maxsize=64)
 def read(data: bytes, kernel: str | None = None) -> KernelCode:
     """The kernel of a code object; by its name where there are several.  NotExecutable for anything else."""
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
     try:
-        elf = ELFFile(io.BytesIO(data))
-    except ELFError:
-        elf = None
-    if not elf or elf["e_machine"] != "EM_AMDGPU":
-        raise NotExecutable("not a code object for an AMD GPU: the file is no ELF of machine 224")
-    arch = TARGETS.get(elf["e_flags"] & 0xFF)
+        file = elf.Elf(data)
+    except ValueError:
+        file = None
+    if not file or file.machine != MACHINE:
+        raise NotExecutable(f"not a code object for an AMD GPU: the file is no ELF of machine {MACHINE}")
+    arch = TARGETS.get(file.flags & 0xFF)
     if arch is None:
         raise NotExecutable(
-            f"the code is for machine {elf['e_flags'] & 0xFF:#x}; executed are {', '.join(TARGETS.values())}"
+            f"the code is for machine {file.flags & 0xFF:#x}; executed are {', '.join(TARGETS.values())}"
         )
-    metadata = _metadata(elf)["amdhsa.kernels"]
+    metadata = _metadata(file)["amdhsa.kernels"]
     chosen = [entry for entry in metadata if kernel in (None, entry[".name"])]
     if len(chosen) != 1:
         names = ", ".join(entry[".name"] for entry in metadata)
         raise NotExecutable(f"kernel {kernel!r} is not in the code object" if kernel else f"name one of: {names}")
-    return _kernel(data, elf, arch, chosen[0], len(metadata))
+    return _kernel(file, arch, chosen[0], len(metadata))
 
 
-def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any], kernels: int) -> KernelCode:
-    image = bytearray()
-    for segment in elf.iter_segments("PT_LOAD"):
-        address = segment["p_vaddr"]
-        image.extend(bytes(max(0, address + segment["p_memsz"] - len(image))))
-        image[address : address + segment["p_filesz"]] = segment.data()
-    for section in elf.iter_sections("SHT_RELA"):
-        for one in section.iter_relocations():
-            if one["r_info_type"] != RELATIVE:
-                raise NotExecutable(f"a relocation of type {one['r_info_type']} in {section.name} of the code object")
-            image[one["r_offset"] : one["r_offset"] + 8] = one["r_addend"].to_bytes(8, "little")
-    (symbol,) = elf.get_section_by_name(".dynsym").get_symbol_by_name(metadata[".symbol"])
-    place = symbol["st_value"]
+def _kernel(file: elf.Elf, arch: str, metadata: dict[str, Any], kernels: int) -> KernelCode:
+    image = file.image
+    for section, contents in file.of_type(elf.RELOCATIONS):
+        for place, kind, value in elf.RELOCATION.iter_unpack(contents):
+            if kind != RELATIVE:
+                raise NotExecutable(f"a relocation of type {kind} in {file.name(section)} of the code object")
+            image[place : place + 8] = value.to_bytes(8, "little")
+    (place,) = (at for name, _, at in file.symbols(elf.DYNAMIC_SYMBOLS) if name == metadata[".symbol"])
     lds_bytes, scratch_bytes, argument_bytes, entry, _, first, second, properties = DESCRIPTOR.unpack_from(image, place)
-    symbols = elf.get_section_by_name(".symtab")
-    functions = [one for one in symbols.iter_symbols() if one["st_info"]["type"] == "STT_FUNC"] if symbols else []
     return KernelCode(
         name=metadata[".name"],
         arch=arch,
@@ -149,26 +140,25 @@ def _kernel(data: bytes, elf: Any, arch: str, metadata: dict[str, Any], kernels:
         workgroup_ids=(bool(second >> 7 & 1), bool(second >> 8 & 1), bool(second >> 9 & 1)),
         mode=first >> 12 & 0xFF | (first >> 21 & 1) << 8 | (first >> 23 & 1) << 9 | (first >> 26 & 1) << OVERFLOW_BIT,
         registers={name[1:]: metadata[name] for name in REGISTERS if name in metadata},
-        functions={one["st_value"]: one.name for one in functions},
-        constants=tuple(_constants(elf, DESCRIPTOR_BYTES * kernels)),
-        file=data,
+        functions={at: name for name, kind, at in file.symbols(elf.SYMBOLS) if kind == elf.FUNCTION},
+        constants=tuple(_constants(file, DESCRIPTOR_BYTES * kernels)),
+        file=file.data,
     )
 
 
-def _constants(elf: Any, descriptors: int) -> Iterator[tuple[int, int]]:
+def _constants(file: elf.Elf, descriptors: int) -> Iterator[tuple[int, int]]:
     """Loaded sections that are not code, except one that holds only kernel descriptors, of so many bytes."""
-    for section in elf.iter_sections():
-        loaded, code = section["sh_flags"] & ALLOCATED, section["sh_flags"] & EXECUTED
-        holds = section["sh_type"] in ("SHT_PROGBITS", "SHT_NOBITS") and section.name != ".relro_padding"
-        if loaded and not code and holds and section["sh_size"] not in (0, descriptors):
-            yield section["sh_addr"], section["sh_size"]
+    for section in file.sections:
+        loaded, code = section.flags & ALLOCATED, section.flags & EXECUTED
+        holds = section.type in (elf.CONTENTS, elf.NO_CONTENTS) and file.name(section) != ".relro_padding"
+        if loaded and not code and holds and section.size not in (0, descriptors):
+            yield section.address, section.size
 
 
-def _metadata(elf: Any) -> dict[str, Any]:
+def _metadata(file: elf.Elf) -> dict[str, Any]:
     import msgpack
 
-    for section in elf.iter_sections("SHT_NOTE"):
-        for note in section.iter_notes():
-            if note["n_type"] == NOTE_METADATA:
-                return dict(msgpack.unpackb(note["n_desc"]))
+    for kind, contents in file.notes():
+        if kind == NOTE_METADATA:
+            return dict(msgpack.unpackb(contents))
     raise NotExecutable("the code object has no metadata note")
