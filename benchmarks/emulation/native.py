@@ -10,6 +10,7 @@ import ctypes
 import gc
 import hashlib
 import itertools
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,6 @@ from .layout import (
     BUDGET,
     CACHE,
     COUNT,
-    DONE,
     FUNCTION,
     ISSUED,
     LANES_ON,
@@ -60,6 +60,9 @@ and twice as many in each after it: a grid that synchronises soon has all of the
 
 SAMPLE, WHOLE = 32, 20_000_000
 """Workgroups of a sample: the first, the last and others by a seed; instructions of a launch that needs none."""
+
+SLICE = 0.05
+"""Seconds after which a launch looks whether it is to end (Ctrl-C)."""
 
 UNKNOWN, WAIT = "stop_ask", "wait"
 STOPS = {"end": "stop_end", "barrier": "stop_barrier"}
@@ -405,17 +408,22 @@ class NativeMachine(Machine):
             self._range(run_groups, blocks, first + 1, last)
 
     def _range(self, run_groups: Any, blocks: Any, group: int, count: int) -> None:
-        """Workgroups from `group` to before `count`."""
+        """Workgroups from `group` to before `count`, as many at once as take some SLICE: signals are seen between."""
+        many = 1
         while group < count:
             self._context_words[context.BRANCHES // 8] = TAKEN
-            code = run_groups(self._context_words.ctypes.data, blocks.ctypes.data, group, count)
+            begun, last = time.perf_counter(), min(group + many, count)
+            code = run_groups(self._context_words.ctypes.data, blocks.ctypes.data, group, last)
+            many = max(1, many // 2) if time.perf_counter() - begun > SLICE else 2 * many
             group = int(self._context_words[context.AT_GROUP // 8])
+            if group == last:
+                continue
             while code == ASK:
                 code = self._answered(blocks, group)
             if code == SPENT:
                 self._in_turns(blocks, group, count)
                 return
-            group += code == DONE
+            group += 1
 
     def _blocks(self) -> Any:
         """Memory of the waves of a workgroup, before notes of who has accessed its LDS."""

@@ -84,6 +84,11 @@ def printing(x):
 
 
 @triton.jit
+def numbered(out):
+    tl.store(out, tl.program_id(0))
+
+
+@triton.jit
 def endless(flag, out):
     while tl.atomic_add(flag, 0) == 0:
         pass

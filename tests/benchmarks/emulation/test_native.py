@@ -6,6 +6,8 @@ Which of two NaN operands gives its payload is the CPU's choice: a NaN is as goo
 from __future__ import annotations
 
 import ctypes
+import signal
+import threading
 
 import numpy as np
 import pytest
@@ -173,6 +175,18 @@ def test_a_fault_is_told_as_the_executor_tells_it(monkeypatch):
             launches.execute(data, [values, np.zeros(4, np.int32), 256], (1, 1, 1), 4)
         told.append(str(caught.value))
     assert told[0] == told[1]
+
+
+def test_a_launch_ends_at_an_interrupt():
+    data = kernels.compiled(kernels.numbered, "gfx942", ("*i32",), (), 1).asm["hsaco"]
+    out = np.full(1, -1, np.int32)
+    launches.execute(data, [out], (1, 1, 1), 1)
+    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        launches.execute(data, [out], (1 << 23, 1, 1), 1, lds_bytes=0)
+    timer.join()
+    assert 0 < out[0] < (1 << 23) - 1
 
 
 def test_without_llvm_the_executor_does_it_and_says_so(monkeypatch, capsys):
