@@ -38,6 +38,17 @@ def test_children_of_children_count():
         parent.stdin.close()
 
 
+def test_an_answer_that_does_not_end_is_refused_where_it_is_longer_than_any(monkeypatch):
+    monkeypatch.setattr(ranks, "LONGEST_ANSWER", 4)
+    read, write = os.pipe()
+    rank = SimpleNamespace(_read=read, _buffer=bytearray())
+    os.write(write, b"four")
+    assert ranks.RankProcess.receive(rank) is None
+    os.write(write, b"5")
+    with pytest.raises(ranks.BrokenChannel, match="more than 4 bytes without an end"):
+        ranks.RankProcess.receive(rank)
+
+
 # Which home the heap has is found out once and then the same for every process; a crash on the way is survived.
 
 
