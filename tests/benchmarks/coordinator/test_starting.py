@@ -117,6 +117,18 @@ def test_with_its_server_everything_it_started_ends_and_the_next_has_a_new_serve
     again.kill()
 
 
+def test_a_server_that_is_left_ends_what_still_runs_and_a_pool_its_pipes(light, tmp_path):
+    workers = pool(tmp_path)
+    [rank] = workers.workers
+    pipe, server = rank._write, rank.process._server
+    os.kill(rank.process.pid, signal.SIGSTOP)  # it does not see that its pipe has ended
+    server._link.close()
+    assert server._process.wait(120.0) == 0
+    workers.kill()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(pipe)
+
+
 def test_a_server_that_is_killed_while_it_imports_is_started_again(light, tmp_path):
     pool(tmp_path).kill()
     for unready in range(2):

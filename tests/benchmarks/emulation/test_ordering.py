@@ -112,6 +112,6 @@ def test_where_buffers_lie_does_not_depend_on_their_addresses():
     """A line's worth of 64 bytes, as allocators align, is not what a seed's schedule is made of."""
     places = []
     for address in (4096, 4096 + 64):
-        memory = FlatMemory([(address, np.ones(96, np.uint8), "x"), (1 << 20, np.ones(8, np.uint8), "y")])
-        places.append((memory.place(address), memory.place(1 << 20), len(memory.bytes)))
-    assert places == [(0, LINE, 2 * LINE)] * 2
+        memory = FlatMemory([(address, np.ones(96, np.uint8), "x"), (1 << 20, np.ones(LINE + 8, np.uint8), "y")])
+        places.append((memory.place(address), memory.place((1 << 20) + LINE), len(memory.bytes)))
+    assert places == [(0, 2 * LINE, 3 * LINE)] * 2
