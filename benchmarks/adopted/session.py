@@ -211,6 +211,7 @@ class ScriptSession(Session):
         meeting = {
             "world": self._ranks,
             "port": free_port(),
+            "torchrun": bool(self.script.ranks),
             "store": str(self._directory / f"{os.urandom(4).hex()}.store"),
         }
         for rank in range(self._ranks):

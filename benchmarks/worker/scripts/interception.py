@@ -62,7 +62,7 @@ class ScriptTask:
     pytest: run it by pytest.  wanted: keys to be timed in turn; None: survey everything.  flush_bytes: for cold caches.
     seed: of all random numbers.  tuned: folder in which sides of a session keep which configurations they chose.
     unwanted: calls of functions that need not be made (skipping.Skips).
-    rank, world, port, store: see ranks.Ranks.
+    rank, world, port, store: see ranks.Ranks.  torchrun: it finds the variables of torchrun from its first line.
     """
 
     role: str
@@ -85,6 +85,7 @@ class ScriptTask:
     world: int = 1
     port: int = 0
     store: str = ""
+    torchrun: bool = False
 
 
 class Interceptor:

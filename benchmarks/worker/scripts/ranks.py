@@ -61,11 +61,15 @@ class Ranks:
         """What torchrun sets for a process of one node."""
         if self.world == 1:
             return {}
-        of_rank = dict.fromkeys(("RANK", "LOCAL_RANK"), str(self.rank))
-        of_world = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(self.world))
-        elastic = {"GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_USE_AGENT_STORE": "True"}
-        address = {"MASTER_ADDR": ADDRESS, "MASTER_PORT": str(self._port)}
-        return of_rank | of_world | elastic | address
+        return {
+            **dict.fromkeys(("RANK", "LOCAL_RANK"), str(self.rank)),
+            **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(self.world)),
+            "GROUP_RANK": "0",
+            "TORCHELASTIC_RUN_ID": "none",
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "MASTER_ADDR": ADDRESS,
+            "MASTER_PORT": str(self._port),
+        }
 
     def path(self, base: str) -> str:
         """The file of this rank among those of a name."""
@@ -168,7 +172,6 @@ class Ranks:
             self.expect(int(os.environ.get("WORLD_SIZE", "0")) if world == -1 else int(world), "init_process_group")
             if self.world > 1:
                 self.before_group(sys._getframe(1))
-                os.environ.update(self.variables())
                 if asked.get("store") is None:  # a second group must not find the keys of the first
                     asked |= {"init_method": None, "store": module.PrefixStore(f"group {next(times)}", link())}
                 asked |= {"rank": self.rank, "world_size": self.world}
@@ -265,6 +268,7 @@ class Ranks:
             if not callable(entrypoint):
                 return real(config, entrypoint, args, **more)
             with self._of_a_process(config.nproc_per_node * config.max_nodes, "torch.distributed.launcher"):
+                os.environ.update(self.variables())
                 return {self.rank: entrypoint(*args)}
 
         module.launch_agent = launch_agent
@@ -281,6 +285,7 @@ class Ranks:
 
                 found = parse_args(asked)
                 with self._of_a_process(determine_local_world_size(found.nproc_per_node), "torchrun"):
+                    os.environ.update(self.variables())
                     run_script(os.path.join(named.get("cwd") or "", found.training_script), found.training_script_args)
                 return module.CompletedProcess(args, 0, "", "") if name == "run" else 0
 

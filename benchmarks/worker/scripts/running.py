@@ -36,7 +36,7 @@ def run(task: JsonObject, channel: Any) -> JsonObject:
     """The whole life of a script.  Answers with `code` (its exit code), `why`, `error`, `files` and `programs`."""
     what = ScriptTask(**task)
     ranks = Ranks(what.rank, what.world, what.port, what.store)
-    os.environ.update(ranks.variables())
+    os.environ.update(ranks.variables() if what.torchrun else {})
     tuning = timers.Tuning(ranks.path(what.tuned), what.role, what.wanted is None)
     to = Interceptor(channel, what, ranks, tuning)
     ranks.before_group = to.wait_for_turn
@@ -443,9 +443,8 @@ def _answer_for_the_device(torch: Any, world: int) -> None:
         setattr(cuda.memory, name, getattr(cuda, name))
     cuda.Event, cuda.Stream, cuda.device = HostEvent, HostStream, HostDevice
     torch.Event = HostEvent
-    for name in ("synchronize", "empty_cache", "is_available", "device_count"):
-        if hasattr(torch.accelerator, name):
-            setattr(torch.accelerator, name, getattr(cuda, name))
+    for name in ("synchronize", "empty_cache", "is_available", "device_count", "set_device", "current_device"):
+        setattr(torch.accelerator, f"{name}_index" if name.endswith("_device") else name, getattr(cuda, name))
     torch.nn.Module.cuda = lambda self, *_, **__: self
     default = torch.set_default_device
     torch.set_default_device = lambda device: default(_cpu(torch, device))

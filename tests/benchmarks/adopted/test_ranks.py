@@ -50,6 +50,7 @@ BY_SPAWN = (
     + """
 def start(rank, world):
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", "29500"
+    torch.accelerator.set_device_index(rank)
     dist.init_process_group("nccl", rank=rank, world_size=world)
     main(rank)
 
@@ -122,7 +123,7 @@ def test_what_one_rank_does_is_told(adopt, change, sentence):
 
 
 STARTS = {
-    "spawn": "mp.spawn(start, args=(2,), nprocs=2)",
+    "spawn": "assert 'WORLD_SIZE' not in os.environ\nmp.spawn(start, args=(2,), nprocs=2)",
     "start_processes": "mp.start_processes(start, args=(2,), nprocs=2, start_method='fork')",
     "queue": "def put(rank, world, queue):\n"
     "    start(rank, world)\n"
