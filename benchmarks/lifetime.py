@@ -160,28 +160,24 @@ def children() -> list[Child]:
 
 
 def end_strays(is_stray: Callable[[Child], bool], patience_s: float = PATIENCE_S) -> list[str]:
-    """End the strays among the children, and what becomes a child by that; the names of what did not end by itself."""
+    """End the strays among the children, and what becomes a child by that; the names of what did not end by itself.
+
+    One that had ended counts as one more to look after: its children may have been read before, as its own.
+    """
     begin, names = time.monotonic(), {}
-    while (left := _running(is_stray)) and (waited := time.monotonic() - begin) < LONGEST_END_S:
-        for child in left if waited >= patience_s else ():
-            names[child.process] = child.name
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child.process, signal.SIGKILL)
+    while (strays := list(filter(is_stray, children()))) and (waited := time.monotonic() - begin) < LONGEST_END_S:
+        for child in strays:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):  # another thread of ours was first
+                if child.ended:
+                    os.waitpid(child.process, 0)
+                elif waited >= patience_s:
+                    names[child.process] = child.name
+                    os.kill(child.process, signal.SIGKILL)
         time.sleep(0.01)
     ended = list(names.values())
     if len(ended) > MOST_NAMES:
         ended[MOST_NAMES:] = [f"{len(ended) - MOST_NAMES} more"]
     return ended
-
-
-def _running(is_stray: Callable[[Child], bool]) -> list[Child]:
-    """The strays that run; those that have ended are reaped."""
-    strays = list(filter(is_stray, children()))
-    for child in strays:
-        if child.ended:
-            with contextlib.suppress(ChildProcessError):  # another thread of ours was first
-                os.waitpid(child.process, 0)
-    return [child for child in strays if not child.ended]
 
 
 # How the system treats a process: cores, priority and limits, which its children inherit.
