@@ -205,6 +205,7 @@ def test_what_a_rank_passes_on_all_ranks_have(monkeypatch):
                     passed.put({"turn": turn})
             assert passed.get() == {"turn": turn}
         assert passed.empty()
+        assert own._results(2, dict.fromkeys(range(3), lambda: number)) == {0: 0, 1: 1, 2: 0}
         return results, rows
 
     with ThreadPoolExecutor(2) as threads:

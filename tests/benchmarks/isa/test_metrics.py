@@ -116,4 +116,3 @@ def test_the_compilers_own_words_come_first():
     )
     assert first_cause(ValueError("line one\nline two")) == "ValueError: line two"
     assert first_cause(RuntimeError("see /a/b/c.py")) == "RuntimeError: see c.py"
-    assert len(first_cause(RuntimeError("x" * 1000))) < 400

@@ -21,7 +21,7 @@ from ci.trials.comparisons import comparisons
 from ci.trials.file import LONGEST_LINE, Followed, Rejected, TrialBatch, measured_operators, missing, parse_line, read
 from ci.trials.trial import unfit
 from tests.ci import made_trials as made
-from tests.ci.made_trials import GONE, TIMES, failed, ok, parsed, tree, trial
+from tests.ci.made_trials import GONE, TIMES, failed, ok, parsed, trial
 
 
 def nested(depth):
@@ -35,14 +35,11 @@ SPOILED = [
     ("cases m16 arms head/triton seconds 0", 1e-320),
     ("cases m16 arms head/triton seconds 3", 86400.0),
     ("cases m16 arms head/triton seconds 0", "fast"),
-    ("cases m16 arms head/triton seconds 0", 10**400),
-    ("cases m16 arms head/triton seconds", []),
     ("cases m16 arms head/triton seconds", GONE),
     ("cases m16 arms head/triton status", "error"),
     ("cases m16 arms head/triton skew_s", "much"),
     ("cases m16 arms head/triton knobs", [1]),
     ("cases m16 arms third/triton", ok()),
-    ("cases m16 arms base/triton", ok()),
     ("cases m16 arms head/cuda", ok()),
     ("cases m17", {"arms": {"head/triton": ok()}}),
     ("cases m/16", {"arms": {}}),
@@ -50,7 +47,6 @@ SPOILED = [
     ("trees head date_ms", 10**30),
     ("started_at", "2026-11-20T12:00:00"),
     ("started_at", "9999-12-31T23:59:59+00:00"),
-    ("machine count", 0),
     ("machine name", "../x"),
     ("machine device", "H200\x1b[31m"),
     ("trees head broken", [{"module": "m", "reason": "\udfff"}]),
@@ -61,9 +57,6 @@ SPOILED = [
     ("trees head declaration costs", {"m16": {"flops": 1.5}}),
     ("trees head declaration case_yardsticks", {"m16": []}),
     ("trees head environment", GONE),
-    ("trees head environment torch", 2.11),
-    ("trees head dirty", "no"),
-    ("trees third", tree()),
     ("trial", -1),
     ("state", {"before": {"sm_clock_mhz": "fast"}}),
     ("extra", nested(30)),
