@@ -27,3 +27,6 @@ NOWHERE = -2
 ASK, BARRIER, END, SPENT, DONE = 1, 2, 3, 4, 5
 """The executor has to do the instruction; the wave is at a barrier; it has ended; it has taken its
 branches.  Of a workgroup: all its waves have ended."""
+
+TITLE = "THE_FUNCTION"
+"""Of a function, until it has a name."""

@@ -12,24 +12,37 @@ import re
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import runtime
-from .layout import ASK, BARRIER, COUNT, END, ISSUED, PARAMETERS, RECORD, STOPPED, WAITED
-from .lowering import TITLE
+from .layout import ASK, BARRIER, COUNT, END, ISSUED, PARAMETERS, RECORD, STOPPED, TITLE, WAITED
 
 SIMPLIFY = "; to be simplified"
 """First line of a text whose variables LLVM has to find a register for."""
 
+UNKNOWN, WAIT = "stop_ask", "wait"
+STOPS = {"end": "stop_end", "barrier": "stop_barrier"}
+ALWAYS = {UNKNOWN, WAIT, *STOPS.values()}
+"""Functions of instructions at which a wave stops, of S_WAITCNT, and of those that the executor does ("stop_ask")."""
+
 RUN = 'declare i64 @"run"(ptr %".1", ptr %".2")'
 """What the helpers say of a function that stands in the same module."""
+
+
+class Compiled(NamedTuple):
+    """An instruction: the name of its function, what its parameters hold, and how many vector registers it may touch,
+    counted from the first."""
+
+    name: str
+    parameters: tuple[int, ...]
+    registers: int = 512
 
 
 @functools.cache
 def _sources() -> str:
     """Digest of this room: of what the helpers and the programs are made by."""
     digest = hashlib.blake2b(digest_size=12)
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -187,8 +200,9 @@ _objects: set[int] = set()
 def provide(names: Collection[str], texts: Mapping[str, str]) -> bool:
     """Have these functions in this process: what is neither kept nor among the texts is missing, which gives False."""
     _provide_helper("core")
-    _fetch(set(names) - _provided)
-    left = set(names) - _provided
+    names = set(names) - ALWAYS
+    _fetch(names - _provided)
+    left = names - _provided
     bodies = {name: texts[name] for name in sorted(left & texts.keys())}
     for access in ACCESS.findall("\n".join(bodies.values())):
         _provide_helper(access)

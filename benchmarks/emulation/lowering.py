@@ -25,6 +25,7 @@ from .layout import (
     SECOND,
     SPENT,
     STOPPED,
+    TITLE,
     S,
 )
 from .lines import CHUNK, Body, ordered, scalar_type
@@ -36,9 +37,6 @@ from .waves import EXEC, LANES
 
 MOST_NODES = 16
 """Of an instruction that has code of its own for waves all of whose lanes are on."""
-
-TITLE = "THE_FUNCTION"
-"""Of the function, until it has a name."""
 
 
 def function(effects: Effects, counts_lanes: bool, divergence: str = "", queue: str = "") -> str:

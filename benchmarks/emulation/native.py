@@ -12,18 +12,15 @@ import hashlib
 import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from . import context, forms, hazards, library, runtime
+from . import context, hazards, library, runtime
 from .code_object import KernelCode
 from .counts import VECTOR, class_of
-from .graph import Untraceable
-from .hazards import early_uses
 from .layout import (
     ASK,
     BUDGET,
@@ -32,7 +29,6 @@ from .layout import (
     FUNCTION,
     ISSUED,
     LANES_ON,
-    MOST_PARAMETERS,
     PARAMETERS,
     RECORD,
     SCC,
@@ -43,15 +39,9 @@ from .layout import (
     WAVE_BYTES,
     V,
 )
-from .lines import Unlowered
-from .lowering import function
-from .machine import Instruction, Machine, known
-from .matrix import product_of
-from .memory import bytes_of
+from .machine import Instruction, Machine
 from .operands import Unknown
-from .products import product
-from .programs import QUEUES, facts_of, loads_to_lds
-from .tracing import TracedAccesses, traced
+from .programs import queue_of
 from .waves import LANES, Fault, Waves
 
 TAKEN, FIRST = 10_000, 200
@@ -64,21 +54,6 @@ SAMPLE, WHOLE = 32, 20_000_000
 SLICE = 0.05
 """Seconds after which a launch looks whether it is to end (Ctrl-C)."""
 
-UNKNOWN, WAIT = "stop_ask", "wait"
-STOPS = {"end": "stop_end", "barrier": "stop_barrier"}
-ALWAYS = {UNKNOWN, WAIT, *STOPS.values()}
-"""Functions of instructions at which a wave stops, of S_WAITCNT, and of those that the executor does ("stop_ask")."""
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """An instruction: the name of its function, what its parameters hold, and how many vector registers it may touch,
-    counted from the first."""
-
-    name: str
-    parameters: tuple[int, ...]
-    registers: int = 512
-
 
 @dataclass(frozen=True)
 class Program:
@@ -88,7 +63,7 @@ class Program:
 
     instructions: tuple[Instruction | None, ...]
     places: tuple[int, ...]
-    compiled: tuple[Compiled, ...]
+    compiled: tuple[library.Compiled, ...]
     index: dict[int, int]
     early: tuple[tuple[int, int], ...]
     unit: int
@@ -101,7 +76,7 @@ class Program:
         for record, one in zip(words, self.compiled, strict=False):
             record[FUNCTION // 8] = library.address(one.name)
             record[PARAMETERS // 8 : PARAMETERS // 8 + len(one.parameters)] = one.parameters
-        words[-1, FUNCTION // 8] = library.address(UNKNOWN)
+        words[-1, FUNCTION // 8] = library.address(library.UNKNOWN)
         branches = {
             number: self.index[one.target]
             for number, one in enumerate(self.instructions)
@@ -110,121 +85,16 @@ class Program:
         return words, np.array([*branches], np.intp), np.array([*branches.values()], np.uint64)
 
 
-UNTRACED = (Untraceable, Unlowered, Unknown, TypeError, ValueError, AttributeError, IndexError)
-"""Why an instruction is left to the executor."""
-
-_accesses = TracedAccesses()
-_known: dict[tuple[str, bytes], Compiled] = {}
-
-
-def _step(instruction: Instruction) -> Callable[[Any], Any]:
-    """What is traced: an access to memory of no launch."""
-    form = type(instruction.inst).__name__.split("_")[0]
-    if form in ("SMEM", "DS", "GLOBAL", "FLAT", "MUBUF", "SCRATCH"):
-        kinds = {"SMEM": _accesses.scalar_load, "DS": _accesses.local}
-        return kinds.get(form, _accesses.vector)(instruction.inst)
-    return instruction.do
-
-
-def compiled(instruction: Instruction, machine: Machine, texts: dict[str, str]) -> Compiled:
-    """One instruction; the text of its function goes to `texts`."""
-    if instruction.kind == "jump":
-        return Compiled(UNKNOWN, ())
-    if instruction.kind in STOPS:
-        return Compiled(STOPS[instruction.kind], (), 0)
-    if instruction.name == "S_WAITCNT":
-        outstanding = facts_of(0, instruction).waits
-        return Compiled(WAIT, (outstanding["lgkm"], outstanding["vm"]), 0)
-    try:
-        if instruction.name.startswith("V_MFMA"):
-            text, numbers = product(product_of(instruction.inst, instruction.name, machine.code.arch))
-            return _compiled(text, numbers, texts)
-        one = _by_form(instruction, machine.code.arch) or _traced(instruction)
-    except UNTRACED:
-        return Compiled(UNKNOWN, ())
-    last = max((one.parameters[place] for place in one.vectors), default=-1)
-    return _compiled(one.text, one.parameters, texts, last + 1)
-
-
-_forms: dict[tuple[str, type, int], forms.Form | None] = {}
-
-
-def _by_form(instruction: Instruction, arch: str) -> forms.Traced | None:
-    """By those that differ in the numbers of vector registers; None where it has none or they share no code."""
-    inst = instruction.inst
-    places = forms.places(inst)
-    bits, registers = forms.without_registers(inst, places)
-    key = arch, type(inst), bits
-    if places and key not in _forms:
-        images = [forms.with_registers(inst, places, numbers) for numbers in (forms.FIRST, forms.SECOND)]
-        try:
-            _forms[key] = forms.learned(*(_traced(known(image, 0, arch)) for image in images))
-        except UNTRACED:
-            _forms[key] = None
-    form = _forms.get(key)
-    return form and form.of(registers)
-
-
-def _traced(instruction: Instruction) -> forms.Traced:
-    effects = traced(_step(instruction), instruction.kind == "branch")
-    divergence, parameters = "", effects.graph.parameters
-    if instruction.kind == "branch" and "EXEC" in instruction.name:
-        divergence = "left" if instruction.name == "S_CBRANCH_EXECZ" else "taken"
-    if len(parameters) > MOST_PARAMETERS:
-        raise Untraceable(f"{len(parameters)} parameters")
-    text = function(effects, class_of(instruction.name) in VECTOR, divergence, _queue(instruction))
-    return forms.Traced(text, tuple(parameters), tuple(sorted(effects.vectors())), effects.rereads)
-
-
-def _queue(instruction: Instruction) -> str:
-    """The counter of an access by lanes."""
-    form = type(instruction.inst).__name__.split("_")[0]
-    return "" if form == "SMEM" or instruction.name == "BUFFER_INV" else QUEUES.get(form, "")
-
-
-def _compiled(text: str, parameters: Sequence[int], texts: dict[str, str], registers: int = 512) -> Compiled:
-    """An instruction whose code is `text`, which is added to `texts` under its name."""
-    name = library.name_of(text)
-    texts[name] = text
-    return Compiled(name, tuple(int(one) & (1 << 64) - 1 for one in parameters), registers)
-
-
 def program(code: KernelCode, machine: Machine) -> Program:
-    """A kernel's program, as it is kept or compiled now."""
+    """A kernel's program, as it is kept or translated now."""
     text = hashlib.blake2b(code.image, digest_size=16, key=f"{code.arch} {code.entry}".encode()).hexdigest()
     if listing := library.kept_program(text):
         found = _listed(listing)
-        if library.provide({one.name for one in found.compiled} - ALWAYS, {}):
+        if library.provide({one.name for one in found.compiled}, {}):
             return found
-    instructions, texts = reachable(code, machine), dict[str, str]()
-    each = []
-    for at, one in sorted(instructions.items()):
-        key = (code.arch, code.image[at : at + (one.size if one else 0)])
-        if one and (
-            key not in _known or _known[key].name not in texts and not library.provide({_known[key].name} - ALWAYS, {})
-        ):
-            _known[key] = compiled(one, machine, texts)
-        each.append((at, one, _known[key] if one else Compiled(UNKNOWN, (), 0)))
-    library.provide({one.name for _, _, one in each} - ALWAYS, texts)
-    index = {at: number for number, at in enumerate(sorted(instructions))}
-    early = early_uses([one for _, one, _ in each], index)
-    narrowest = min(
-        (bytes_of(one.name) for one in instructions.values() if one and one.name.startswith("DS_")), default=4
-    )
-    about = [early, min(4, narrowest).bit_length() - 1, any(one and loads_to_lds(one) for one in instructions.values())]
-    listing = [
-        about,
-        *(
-            [
-                at,
-                one and [one.size, one.name, one.kind, one.target, one.cycles],
-                how.name,
-                how.parameters,
-                how.registers,
-            ]
-            for at, one, how in each
-        ),
-    ]
+    from .translation import translated  # takes a while to import
+
+    listing = translated(code, machine)
     library.keep_program(text, listing)
     return _listed(listing)
 
@@ -235,7 +105,7 @@ def _listed(listing: Any) -> Program:
     instructions, places, compiled_ones = [], [], []
     for at, about, name, parameters, registers in rows:
         places.append(at)
-        compiled_ones.append(Compiled(name, tuple(parameters), registers))
+        compiled_ones.append(library.Compiled(name, tuple(parameters), registers))
         if about:
             size, operation, kind, target, cycles = about
             instructions.append(Instruction(at, size, operation, kind, None, target, cycles))
@@ -244,29 +114,6 @@ def _listed(listing: Any) -> Program:
     index = {at: number for number, at in enumerate(places)}
     uses = tuple((first, second) for first, second in early)
     return Program(tuple(instructions), tuple(places), tuple(compiled_ones), index, uses, unit, direct)
-
-
-def reachable(code: KernelCode, machine: Machine) -> dict[int, Instruction | None]:
-    """All instructions that can be reached from the entry, by their address; None of what cannot be decoded, which is
-    said where a wave comes there."""
-    found: dict[int, Instruction | None] = {}
-    waiting = [code.entry]
-    while waiting:
-        at = waiting.pop()
-        while at not in found:
-            try:
-                one = found[at] = machine._decoded(at)
-            except (Unknown, Fault):
-                found[at] = None
-                break
-            if one.kind == "branch":
-                waiting.append(one.target)
-            if one.name == "S_SWAPPC_B64":
-                waiting += code.functions
-            if one.kind == "end" or one.name in ("S_BRANCH", "S_SETPC_B64"):
-                break
-            at = one.at + one.size
-    return found
 
 
 _programs: dict[tuple[bytes, int], Program] = {}
@@ -503,7 +350,7 @@ class NativeMachine(Machine):
             raised.at = at
             raise raised from error
         wave.words[SCC // 8] = int(w.scc[0])
-        if queue := _queue(instruction):
+        if queue := queue_of(instruction):
             wave.words[ISSUED // 8 + (queue == "vm")] += np.uint64(1)
         following = self._base + RECORD * (number + 1)
         if instruction.kind == "branch":
@@ -530,7 +377,7 @@ class NativeMachine(Machine):
             if class_of(instruction.name) in VECTOR:
                 found.idle += times * LANES - on
             if instruction.kind == "branch" and instruction.name != "S_BRANCH":
-                if one.name != UNKNOWN:
+                if one.name != library.UNKNOWN:
                     found.branches += times
                     found.taken += second
                     found.divergent += third

@@ -14,9 +14,8 @@ import numpy as np
 from .code_builder import Code
 from .formats import small_floats, width
 from .graph import Untraceable
-from .layout import COUNT, PARAMETERS, RECORD, V
+from .layout import COUNT, PARAMETERS, RECORD, TITLE, V
 from .library import SIMPLIFY
-from .lowering import TITLE
 from .matrix import Product, by_registers
 from .operands import VECTOR, Unknown, constant
 from .waves import ACCUMULATORS, LANES

@@ -94,6 +94,12 @@ class Recording(Accesses):
         raise Unknown(f"{inst.op.name}, of which schedules follow no order,")
 
 
+def queue_of(instruction: Instruction) -> str:
+    """The counter of an access by lanes."""
+    form = type(instruction.inst).__name__.split("_")[0]
+    return "" if form == "SMEM" or instruction.name == "BUFFER_INV" else QUEUES.get(form, "")
+
+
 def loads_to_lds(instruction: Instruction) -> bool:
     """Whether it loads from memory to the LDS."""
     return "_LDS_" in instruction.name or bool(getattr(instruction.inst, "lds", 0))

@@ -12,7 +12,7 @@ import threading
 import numpy as np
 import pytest
 
-from benchmarks.emulation import code_object, forms, library, native
+from benchmarks.emulation import code_object, forms, library, translation
 from benchmarks.emulation import launch as launches
 from benchmarks.emulation.code_object import NotExecutable
 from benchmarks.emulation.layout import ASK, FUNCTION, PARAMETERS, RECORD, SCC, WAVE_BYTES, V
@@ -63,7 +63,7 @@ def differences(cases, arch, seeds):
     texts, made, wrong = {}, [], []
     for case in cases:
         one = known(case.inst.to_bytes(), 0, arch)
-        how = native._by_form(one, arch) or native._traced(one)
+        how = translation._by_form(one, arch) or translation._traced(one)
         texts[name := library.name_of(how.text)] = how.text
         made.append((case, one.do, name, how.parameters))
     library.provide(list(texts), texts)
@@ -94,8 +94,8 @@ def test_an_instruction_with_equal_registers_has_of_its_form_what_a_trace_of_its
     found = 0
     for case in list(instructions.known("gfx950")[0])[::9]:
         one = known(forms.with_registers(case.inst, forms.places(case.inst), (30, 30, 31, 31)), 0, "gfx950")
-        form = native._by_form(one, "gfx950")
-        assert form in (None, native._traced(one)), case
+        form = translation._by_form(one, "gfx950")
+        assert form in (None, translation._traced(one)), case
         found += form is not None
     assert found > 100
 
