@@ -49,6 +49,10 @@ def test_an_answer_that_does_not_end_is_refused_where_it_is_longer_than_any(monk
         ranks.RankProcess.receive(rank)
 
 
+def test_a_kill_that_may_be_the_kernels_is_told_as_such():
+    assert "(often the out-of-memory killer" in ranks.ending_in_words(-9)
+
+
 # Which home the heap has is found out once and then the same for every process; a crash on the way is survived.
 
 

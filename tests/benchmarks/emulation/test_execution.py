@@ -50,7 +50,7 @@ def test_a_function_finds_its_lds_by_a_table_of_the_code_object(arch, random):
     code = kernels.compiled(kernels.calling, arch, ("*fp32",)).asm["hsaco"]
     tile = random.standard_normal((16, 16)).astype(np.float32)
     expected = tile @ tile
-    assert read(code).constants
+    assert len(read(code).constants) == 1
     execute(code, [tile], (1, 1, 1), 4)
     assert np.abs(tile - expected).max() < 0.02  # of operands in TF32
 
