@@ -174,6 +174,8 @@ class Accesses:
         name = inst.op.name
         if name in ("DS_BPERMUTE_B32", "DS_PERMUTE_B32"):
             return _permuted(inst)
+        if name == "DS_SWIZZLE_B32":
+            return _swizzled(inst)
         if name in TRANSPOSED:
             return self._transposed(inst, TRANSPOSED[name])
         if TRANSFER.match(name):
@@ -442,3 +444,16 @@ def _permuted(inst: Any) -> Step:
         w.set_v(into, result)
 
     return exchange
+
+
+def _swizzled(inst: Any) -> Step:
+    """Lanes read another of their 32, by masks, or of their 4, by a table in the offset; 0 of a lane that is off."""
+    lane, offset = np.arange(LANES), inst.offset0 | inst.offset1 << 8
+    if offset < 0x8000:
+        source = lane & 32 | (lane & offset & 31 | offset >> 5 & 31) ^ (offset >> 10)
+    elif offset >> 8 == 0x80:
+        source = lane // 4 * 4 + (offset >> 2 * (lane % 4) & 3)
+    else:
+        raise Unknown(f"DS_SWIZZLE_B32 with offset {offset:#x}")
+    data, into = inst.addr.offset - VECTOR, destination(inst, "vdst")
+    return lambda w: w.set_v(into, np.where(w.active[:, source], w.v[data].take(source, axis=1), np.uint32(0)))
