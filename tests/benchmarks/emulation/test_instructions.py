@@ -132,14 +132,17 @@ def test_the_sign_of_bf16_is_changed_before_it_is_converted():
     assert run(inst, {10: 0x3FC0}).v[40, 0].view(np.float32).tolist() == [-1.5] * LANES
 
 
-def test_parts_of_operands_of_64_bits_are_not_guessed():
+def test_a_result_may_be_a_part_of_a_register_and_parts_of_64_bits_are_not_guessed():
     from tinygrad.runtime.autogen.amd.cdna import ins
 
-    op = ins.VOP1Op.V_TRUNC_F64_E32
-    plain = int.from_bytes(encoded("VOP1", op.name, vdst=256 + 40, src0=256 + 10).to_bytes(), "little")
-    inst = ins.VOP1_SDWA.from_bytes((plain & ~0x1FF | 249 | (10 | 6 << 8 | 4 << 16) << 32).to_bytes(8, "little"))
+    def of_parts(name, parts):
+        plain = int.from_bytes(encoded("VOP1", name, vdst=256 + 40, src0=256 + 10).to_bytes(), "little")
+        return ins.VOP1_SDWA.from_bytes((plain & ~0x1FF | 249 | (10 | parts) << 32).to_bytes(8, "little"))
+
     with pytest.raises(Unknown, match="V_TRUNC_F64 of parts of registers"):
-        run(inst, {})
+        run(of_parts("V_TRUNC_F64_E32", 6 << 8 | 4 << 16), {})
+    upper = of_parts("V_MOV_B32_E32", 5 << 8 | 6 << 16)  # the rest is zero
+    assert set(run(upper, {10: 0xABCD1234}).v[40, 0].tolist()) == {0x12340000}
 
 
 def test_a_literal_of_a_signed_operand_of_64_bits_keeps_its_sign():
