@@ -97,7 +97,7 @@ def read(data: bytes, kernel: str | None = None) -> KernelCode:
     """The kernel of a code object; by its name where there are several.  NotExecutable for anything else."""
     try:
         file = elf.Elf(data)
-    except ValueError:
+    except (ValueError, struct.error):
         file = None
     if not file or file.machine != MACHINE:
         raise NotExecutable(f"not a code object for an AMD GPU: the file is no ELF of machine {MACHINE}")
@@ -119,7 +119,9 @@ def _kernel(file: elf.Elf, arch: str, metadata: dict[str, Any], kernels: int) ->
     for section, contents in file.of_type(elf.RELOCATIONS):
         for place, kind, value in elf.RELOCATION.iter_unpack(contents):
             if kind != RELATIVE:
-                raise NotExecutable(f"a relocation of type {kind} in {file.name(section)} of the code object")
+                raise NotExecutable(
+                    f"a relocation of type {kind} in {file.text(file.names, section.name)} of the code object"
+                )
             image[place : place + 8] = value.to_bytes(8, "little")
     (place,) = (at for name, _, at in file.symbols(elf.DYNAMIC_SYMBOLS) if name == metadata[".symbol"])
     lds_bytes, scratch_bytes, argument_bytes, entry, _, first, second, properties = DESCRIPTOR.unpack_from(image, place)
@@ -150,7 +152,9 @@ def _constants(file: elf.Elf, descriptors: int) -> Iterator[tuple[int, int]]:
     """Loaded sections that are not code, except one that holds only kernel descriptors, of so many bytes."""
     for section in file.sections:
         loaded, code = section.flags & ALLOCATED, section.flags & EXECUTED
-        holds = section.type in (elf.CONTENTS, elf.NO_CONTENTS) and file.name(section) != ".relro_padding"
+        holds = (
+            section.type in (elf.CONTENTS, elf.NO_CONTENTS) and file.text(file.names, section.name) != ".relro_padding"
+        )
         if loaded and not code and holds and section.size not in (0, descriptors):
             yield section.address, section.size
 

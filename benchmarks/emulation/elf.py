@@ -34,26 +34,19 @@ class Section(NamedTuple):
 
 
 class Elf:
-    """ValueError for anything else.  machine and flags: of its header; image: what its segments load."""
+    """ValueError or struct.error for anything else.  machine and flags: of its header; names: the number of the
+    section with the names of sections; image: what its segments load."""
 
     def __init__(self, data: bytes) -> None:
-        self.data = data
-        try:
-            magic, self.machine, segments, sections, self.flags, some, many, names = HEADER.unpack_from(data)
-            self.sections = [
-                Section(*row) for row in SECTION.iter_unpack(data[sections : sections + many * SECTION.size])
-            ]
-            self._names = self.sections[names]
-            loaded = [
-                row for row in SEGMENT.iter_unpack(data[segments : segments + some * SEGMENT.size]) if row[0] == LOADED
-            ]
-        except (struct.error, IndexError):
-            magic = b""
+        self.data, self.image = data, bytearray()
+        magic, self.machine, segments, sections, self.flags, some, many, self.names = HEADER.unpack_from(data)
         if magic != MAGIC:
             raise ValueError("no ELF file of 64 bits")
-        self.image = bytearray(max((address + size for _, _, address, _, size in loaded), default=0))
-        for _, offset, address, size, _ in loaded:
-            self.image[address : address + size] = data[offset : offset + size]
+        self.sections = [*map(Section._make, SECTION.iter_unpack(data[sections : sections + many * SECTION.size]))]
+        for kind, offset, address, size, whole in SEGMENT.iter_unpack(data[segments : segments + some * SEGMENT.size]):
+            if kind == LOADED:
+                self.image.extend(bytes(max(0, address + whole - len(self.image))))
+                self.image[address : address + size] = data[offset : offset + size]
 
     def of_type(self, kind: int) -> Iterator[tuple[Section, bytes]]:
         """Sections of this type, with their contents."""
@@ -61,19 +54,16 @@ class Elf:
             if section.type == kind:
                 yield section, self.data[section.offset : section.offset + section.size]
 
-    def name(self, section: Section) -> str:
-        """What a section is called."""
-        return self._named(section.name, self._names)
-
-    def _named(self, place: int, names: Section) -> str:
-        start = names.offset + place
+    def text(self, names: int, place: int) -> str:
+        """What stands at a place of the section with this number."""
+        start = self.sections[names].offset + place
         return self.data[start : self.data.index(b"\0", start)].decode()
 
     def symbols(self, kind: int) -> Iterator[tuple[str, int, int]]:
         """(name, type, address) of each symbol in sections of this type."""
         for section, contents in self.of_type(kind):
             for name, info, address in SYMBOL.iter_unpack(contents):
-                yield self._named(name, self.sections[section.names]), info & 15, address
+                yield self.text(section.names, name), info & 15, address
 
     def notes(self) -> Iterator[tuple[int, bytes]]:
         """(type, contents) of each note."""

@@ -17,7 +17,7 @@ import numpy as np
 from .code_object import KernelCode
 from .counts import Observer, matrix_cycles
 from .matrix import matrix_step
-from .memory import Accesses
+from .memory import QUEUES, Accesses, form_of
 from .operands import Unknown, signed
 from .scalar_steps import scalar_step
 from .vector_steps import vector_step
@@ -196,7 +196,7 @@ class Machine:
             raise Fault(f"a jump to {at - self.code.entry:#x}, outside of the code of {self.code.name}")
         try:
             one = known(self.code.image, at, self.code.arch)
-            do = one.do or self._access(one.inst)
+            do = one.do or self.accesses.step(one.inst)
         except Unknown as error:
             inst = decoded(self.code.image, at)
             raise Unknown(
@@ -205,12 +205,6 @@ class Machine:
         found = Instruction(at, one.size, one.name, one.kind, do, at + one.target, one.cycles, one.inst)
         self.instructions[at] = found
         return found
-
-    def _access(self, inst: Any) -> Step:
-        """An access to memory, compiled for this launch."""
-        form = type(inst).__name__.split("_")[0]
-        kinds = {"SMEM": self.accesses.scalar_load, "DS": self.accesses.local}
-        return kinds.get(form, self.accesses.vector)(inst)
 
 
 MOST_KNOWN = 1 << 16
@@ -291,8 +285,8 @@ image."""
 
 def _compiled(inst: Any, name: str, arch: str) -> tuple[str, Callable[[Waves], Any] | None]:
     """(kind, do) of an instruction."""
-    form = type(inst).__name__.split("_")[0]
-    if form in ("SMEM", "DS", "GLOBAL", "FLAT", "MUBUF", "SCRATCH"):
+    form = form_of(inst)
+    if form in QUEUES:
         return "plain", None
     if name in BRANCHES:
         return "branch", BRANCHES[name]

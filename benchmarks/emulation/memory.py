@@ -43,6 +43,15 @@ OFF = (124, 127)
 """Where a scalar register of an address would stand: there is none."""
 
 
+QUEUES = {"SMEM": "lgkm", "DS": "lgkm", "GLOBAL": "vm", "FLAT": "vm", "MUBUF": "vm", "SCRATCH": "vm"}
+"""By which counter a wave waits for an access, by the format of its instruction."""
+
+
+def form_of(inst: Any) -> str:
+    """The format of an instruction."""
+    return type(inst).__name__.split("_")[0]
+
+
 def bytes_of(name: str) -> int:
     """Bytes that one lane loads, stores or changes with an instruction, at each of its addresses."""
     if found := TRANSFER.match(name):
@@ -157,6 +166,11 @@ class Accesses:
                 self.fetch(address & ~np.uint64(3), 4 * count, put_scalars)
 
         return load
+
+    def step(self, inst: Any) -> Step | None:
+        """An access; None of an instruction that makes none."""
+        form, kinds = form_of(inst), {"SMEM": self.scalar_load, "DS": self.local}
+        return kinds.get(form, self.vector)(inst) if form in QUEUES else None
 
     def vector(self, inst: Any) -> Step:
         """GLOBAL, FLAT, SCRATCH and MUBUF instructions."""

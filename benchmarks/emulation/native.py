@@ -102,18 +102,10 @@ def program(code: KernelCode, machine: Machine) -> Program:
 def _listed(listing: Any) -> Program:
     """A program from what is kept of it."""
     (early, unit, direct), *rows = listing
-    instructions, places, compiled_ones = [], [], []
-    for at, about, name, parameters, registers in rows:
-        places.append(at)
-        compiled_ones.append(library.Compiled(name, tuple(parameters), registers))
-        if about:
-            size, operation, kind, target, cycles = about
-            instructions.append(Instruction(at, size, operation, kind, None, target, cycles))
-        else:
-            instructions.append(None)
-    index = {at: number for number, at in enumerate(places)}
-    uses = tuple((first, second) for first, second in early)
-    return Program(tuple(instructions), tuple(places), tuple(compiled_ones), index, uses, unit, direct)
+    instructions = tuple(about and Instruction(at, *about) for at, about, *_ in rows)
+    functions = tuple(library.Compiled(*how) for _, _, *how in rows)
+    index = {at: number for number, (at, *_) in enumerate(rows)}
+    return Program(instructions, tuple(index), functions, index, tuple(map(tuple, early)), unit, direct)
 
 
 _programs: dict[tuple[bytes, int], Program] = {}

@@ -8,16 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from .machine import Instruction
-from .memory import Accesses, Change, Step
+from .memory import QUEUES, Accesses, Change, Step, form_of
 from .operands import VECTOR, Unknown
 from .ordering import AGENT, SYSTEM, WORKGROUP, FlatMemory, Part
 from .waves import ACCUMULATORS
 
 SCALAR = 1024
 """Scalar registers are numbered from here among the registers of an instruction, vector registers from 0."""
-
-QUEUES = {"SMEM": "lgkm", "DS": "lgkm", "GLOBAL": "vm", "FLAT": "vm", "MUBUF": "vm", "SCRATCH": "vm"}
-"""By which counter a wave waits for an access, by the format of its instruction."""
 
 MOST = {"vm": 63, "lgkm": 15}
 """What a counter counts up to: a full one holds the next access back."""
@@ -96,7 +93,7 @@ class Recording(Accesses):
 
 def queue_of(instruction: Instruction) -> str:
     """The counter of an access by lanes."""
-    form = type(instruction.inst).__name__.split("_")[0]
+    form = form_of(instruction.inst)
     return "" if form == "SMEM" or instruction.name == "BUFFER_INV" else QUEUES.get(form, "")
 
 
@@ -108,7 +105,7 @@ def loads_to_lds(instruction: Instruction) -> bool:
 def facts_of(number: int, instruction: Instruction) -> Facts:
     """Registers, scope and counter of an instruction."""
     name, inst = instruction.name, instruction.inst
-    queue = QUEUES.get(type(inst).__name__.split("_")[0], "") if name != "BUFFER_INV" else ""
+    queue = QUEUES.get(form_of(inst), "") if name != "BUFFER_INV" else ""
     atomic, direct = "_ATOMIC_" in name, loads_to_lds(instruction)
     scope, waits = WORKGROUP, {}
     if atomic:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from . import forms, library
@@ -27,16 +27,9 @@ UNTRACED = (Untraceable, Unlowered, Unknown, TypeError, ValueError, AttributeErr
 """Why an instruction is left to the executor."""
 
 _accesses = TracedAccesses()
+"""Of no launch."""
+
 _known: dict[tuple[str, bytes], Compiled] = {}
-
-
-def _step(instruction: Instruction) -> Callable[[Any], Any]:
-    """What is traced: an access to memory of no launch."""
-    form = type(instruction.inst).__name__.split("_")[0]
-    if form in ("SMEM", "DS", "GLOBAL", "FLAT", "MUBUF", "SCRATCH"):
-        kinds = {"SMEM": _accesses.scalar_load, "DS": _accesses.local}
-        return kinds.get(form, _accesses.vector)(instruction.inst)
-    return instruction.do
 
 
 def compiled(instruction: Instruction, machine: Machine, texts: dict[str, str]) -> Compiled:
@@ -79,7 +72,7 @@ def _by_form(instruction: Instruction, arch: str) -> forms.Traced | None:
 
 
 def _traced(instruction: Instruction) -> forms.Traced:
-    effects = traced(_step(instruction), instruction.kind == "branch")
+    effects = traced(_accesses.step(instruction.inst) or instruction.do, instruction.kind == "branch")
     divergence, parameters = "", effects.graph.parameters
     if instruction.kind == "branch" and "EXEC" in instruction.name:
         divergence = "left" if instruction.name == "S_CBRANCH_EXECZ" else "taken"
@@ -112,7 +105,7 @@ def translated(code: KernelCode, machine: Machine) -> list[Any]:
         (bytes_of(one.name) for one in instructions.values() if one and one.name.startswith("DS_")), default=4
     )
     about = [early, min(4, narrowest).bit_length() - 1, any(one and loads_to_lds(one) for one in instructions.values())]
-    rows = ([at, one and [one.size, one.name, one.kind, one.target, one.cycles], *how] for at, one, how in each)
+    rows = ([at, one and [one.size, one.name, one.kind, None, one.target, one.cycles], *how] for at, one, how in each)
     return [about, *rows]
 
 
