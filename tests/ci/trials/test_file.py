@@ -51,9 +51,7 @@ SPOILED = [
     ("trees head declaration cases", [{"name": "m16"}, {"name": "m16"}]),
     ("trees head declaration costs", {"m16": {"flops": 1.5}}),
     ("trial", -1),
-    ("state", {"before": {"sm_clock_mhz": "fast"}}),
     ("extra", nested(30)),
-    ("trees head environment torch", "2" * 5000),
     ("version", 2),
     ("format", "ridgeline-check"),
 ]

@@ -100,6 +100,8 @@ def device():
     assert torch.ones(1, dtype=torch.chalf, device="cuda").angle().dtype == torch.half
     torch.manual_seed(3)
     first = torch.randn(3, device="cuda")
+    torch.manual_seed(7)
+    assert not torch.equal(first, torch.randn(3, device="cuda"))
     torch.cuda.manual_seed(3)
     assert torch.equal(first, torch.randn(3, device="cuda"))
     state = torch.cuda.get_rng_state()  # as kernels of Triton take it: a seed and an offset
