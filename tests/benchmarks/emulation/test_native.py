@@ -104,7 +104,8 @@ def test_lanes_read_each_other_by_the_offset_of_a_swizzle():
     state = before(instructions.known("gfx942")[0][0], 2)
     state.v[0, 0] = np.arange(LANES)
     for offset in (0x401F, 0x80B1):  # lane ^ 16, lane ^ 1
-        translation._step(known((0xD87A0000 | offset).to_bytes(8, "little"), 0, "gfx942"))(state)
+        swizzle = known((0xD87A0000 | offset).to_bytes(8, "little"), 0, "gfx942")
+        translation._accesses.step(swizzle.inst)(state)
     assert np.array_equal(state.v[0, 0], np.arange(LANES) ^ 17)
 
 
