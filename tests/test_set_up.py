@@ -179,7 +179,7 @@ def test_then_one_of_pytorchs_index_if_that_answers(pip, cpu_builds):
 
 
 @pytest.mark.slow  # asks pip
-@pytest.mark.parametrize("silent", [False, True], ids=["refuses", "says nothing"])
+@pytest.mark.parametrize("silent", [False, True])
 def test_else_pips_build_with_what_it_requires_after_a_moment(pip, silent, monkeypatch):
     index = Index(silent=silent)
     monkeypatch.setattr(set_up, "CPU_INDEX", index.url)

@@ -161,7 +161,6 @@ own.kill()
         ([["sh", "-c", "sleep 60; true"]], ["sh", "sleep"]),
         ([["sleep", "60"]] * 12, ["sleep"] * 10 + ["2 more"]),
     ],
-    ids=["none", "those that end", "a family", "many"],
 )
 def test_what_is_left_is_ended_and_named(orphans, names):
     program = [sys.executable, "-c", PARENT, json.dumps(orphans)]

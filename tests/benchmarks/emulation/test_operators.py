@@ -91,7 +91,7 @@ def tuned(*configs):
     return triton.autotune(list(configs), key=["n"])(triton.jit(doubled))
 
 
-@pytest.mark.parametrize("first", [[], [TOO_LARGE]], ids=["the first", "the first that fits"])
+@pytest.mark.parametrize("first", [[], [TOO_LARGE]])
 def test_an_autotuned_kernel_is_executed_with_its_first_configuration(first):
     kernel = tuned(*first, *(triton.Config({"BLOCK": block}, num_warps=2) for block in (128, 64)))
     x, out, launched = torch.ones(200), torch.zeros(200), []
@@ -167,7 +167,7 @@ def ridgeline(*words, cwd):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("idiom", ['place.arch == "cpu"', 'place.device == "cpu"'], ids=["as it is", "up to 2026-11"])
+@pytest.mark.parametrize("idiom", ['place.arch == "cpu"', 'place.device == "cpu"'])
 def test_the_template_is_executed_on_both_targets_and_a_wrong_tail_is_found(tmp_path, idiom):
     git(tmp_path, "init", "-qb", "main")
     assert ridgeline("init", cwd=tmp_path).returncode == 0

@@ -53,7 +53,6 @@ def test_what_was_shown_within_the_range_is_the_first_cause(ends):
         recorded(1, 4, machine="other"),
         recorded(1, 4, cases=("gemm/triton/m16",)),
     ],
-    ids=["begins earlier", "ends later", "backwards", "another machine", "another case"],
 )
 def test_what_was_shown_elsewhere_says_nothing(one):
     assert with_explanations([EVENT], [one], KNOWN) == (EVENT,)

@@ -44,6 +44,7 @@ BAD = {
     "bad date": ({"default": {**GOOD, "date": "yesterday"}}, 'date is "yesterday"; allowed: a day, such as 2026-11-20'),
     "percent": ({"default": {**GOOD, "smallest_effect": 3}}, "smallest_effect is 3; allowed: a share of the time, "),
     "no noise": ({"default": {**GOOD, "trial_noise": 0}}, "trial_noise is 0; allowed: a share of the time, 0 < value"),
+    "two trials": ({"default": {**GOOD, "min_trials": 2}}, "min_trials is 2; allowed: a whole number from 3 "),
     "falling looks": ({"default": {**GOOD, "looks": [8, 4]}}, "looks is .* a rising list"),
     "unknown kind": ({"machine": {"tpu": GOOD}}, 'a key of machine is "tpu"; allowed: gpu, cpu'),
     "floors in one table": ({"floor": GOOD}, "floor is .*; allowed: a list"),

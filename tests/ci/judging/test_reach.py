@@ -60,6 +60,7 @@ def test_a_plan_keeps_what_can_differ(asked, measured, out):
 def test_nothing_is_left_out_where_nothing_is_known():
     plan, unknown = MeasurePlan(), Reach(unknown="a name cannot be read")
     assert reach.narrowed(plan, unknown) == plan
+    assert reach.left_out(plan, unknown) == ()
     assert reach.sentence(plan, unknown) == "a name cannot be read: everything is measured"
 
 
