@@ -117,6 +117,7 @@ def test_with_its_server_everything_it_started_ends_and_the_next_has_a_new_serve
     again.kill()
 
 
+@pytest.mark.slow  # what it reaps may be a server that other tests kept busy
 def test_a_server_that_is_left_ends_what_still_runs_and_a_pool_its_pipes(light, tmp_path):
     workers = pool(tmp_path)
     [rank] = workers.workers

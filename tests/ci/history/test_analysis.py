@@ -147,7 +147,6 @@ NOTHING = PairedStep("", 1.0, 0.999, 1.001, 0.5)
         ({30: 1.05}, NOTHING, []),
         ({40: 1.05}, NOTHING, ["kernel slower open 40"]),
     ],
-    ids=["too small to be detected", "found beside it", "nothing moved", "elsewhere"],
 )
 def test_what_is_said_of_neighbours_in_the_same_trials_overrides(ours, verdict, wanted):
     whole = frame(pair(1, COUNT, ours=ours))
