@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import os
 import threading
 import warnings
@@ -33,6 +34,9 @@ MIXED = frozenset(("copy_", "_to_copy", "_copy_from", "index", "index_put", "ind
 OURS = ("aten::empty.memory_format", "aten::empty_strided", "aten::copy_", "aten::silu_backward", "aten::mish_backward")
 """Operations that need a kernel of the device, without which torch takes gradients of fp16 apart into operations that
 each round: others come here by its fallback."""
+
+FULL = "DefaultCPUAllocator: can't allocate memory"
+"""What torch says on the CPU."""
 
 overridden: set[str] = set()
 """Operations for which the program has registered a kernel of its own for the device."""
@@ -209,11 +213,15 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
         )
     graph = getattr(recorders, "graph", None)
     perform = functools.partial(graph.operation, schema) if graph is not None else _called
-    try:
+
+    def performed() -> Any:
         try:
-            result = perform(_drawing(func, named), values, named)
+            return perform(_drawing(func, named), values, named)
         except NotImplementedError:
-            result = perform(arithmetic.in_fp32(func), values, named)
+            return perform(arithmetic.in_fp32(func), values, named)
+
+    try:
+        result = in_memory(performed, schema)
     except NotImplementedError as error:
         raise NotOnThisDevice(f"{schema.name}, for which torch has no code of a CPU, is not emulated") from error
     if schema.is_mutable:
@@ -235,6 +243,22 @@ def _called(func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     guard, keys = torch._C._SetExcludeDispatchKeyGuard, torch._C.DispatchKey
     with guard(keys.Conjugate, False), guard(keys.Negative, False):
         return func(*args, **kwargs)
+
+
+def in_memory(perform: Callable[[], Any], schema: Any) -> Any:
+    """What an operation gives, also where memory for it is in garbage alone: a failed test's tensors, which its
+    traceback holds in a cycle.  OutOfMemoryError, as on a GPU, if this machine has not enough."""
+    for _ in range(1 if schema.is_mutable else 2):
+        try:
+            return perform()
+        except RuntimeError as error:
+            if FULL not in str(error):
+                raise
+        gc.collect()
+    raise torch.cuda.OutOfMemoryError(
+        f"HIP out of memory: {schema.name} has no room in this machine, whose memory the emulated device's tensors "
+        f"share ({held['now'] / 2**30:.1f} GiB of them are left)"
+    )
 
 
 def checked_ordinal(index: int | None) -> None:

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import json
 import os
+import resource
 import sys
 import threading
 import time
@@ -39,11 +40,21 @@ def begin() -> None:
     """Change torch and Triton when they are imported."""
     folder = Path(os.environ[FOLDER])
     settings = json.loads((folder / SETTINGS).read_text())
+    _bound_memory()
     everything, counting = settings["configurations"] == "all", settings["counting"]
     session = Session(folder, settings["arch"], everything, counting)
     sys.meta_path.insert(0, ChangingFinder(session.change_of))
     sys.meta_path.insert(0, naming.ContractFinder(f"{naming.HOUSE}.kernels", everywhere=False))
     _own_sitecustomize(folder)
+
+
+def _bound_memory() -> None:
+    """Let a process have no more than this machine has free: a test that wants more fails, as out of a GPU's memory,
+    where the kernel would have ended the whole program."""
+    limit, most = resource.getrlimit(resource.RLIMIT_DATA)
+    if limit == resource.RLIM_INFINITY:
+        facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        resource.setrlimit(resource.RLIMIT_DATA, (1024 * int(facts["MemAvailable"].removesuffix("kB")), most))
 
 
 def _own_sitecustomize(folder: Path) -> None:
