@@ -44,14 +44,15 @@ sqrt(30), the standard error of a median), and at 50 us a call they cost 5 ms wi
 def points(part: StudyPart, offered: Catalogue, cases: Sequence[str] = ()) -> dict[str, list[Point]]:
     """By case, the plain arms of a part and its points, each once; the anchor is the first of the plain arms.
 
-    cases: patterns, only these.  Raises StudyError where nothing matches, or a declared knob does not exist.
+    cases: patterns, only these.  Cases of more ranks than there are GPUs are left out.  Raises StudyError where nothing
+    matches, or a declared knob does not exist.
     """
-    names = dict.fromkeys(offer.case for offer in offered.offers if part.has(offer.case, offer.world))
+    names = {offer.case: offer.world for offer in offered.offers if part.has(offer.case, offer.world)}
     if not names:
         wanted = f"{', '.join(part.cases[:4])} on {' or '.join(map(str, part.ranks))} ranks"
         raise StudyError(f"no case of {part.operator} matches {wanted}; it has {some_of(offered.cases, 8)}")
-    chosen = Tried(cases=tuple(cases))
-    return {case: _points(part, case, offered) for case in names if chosen.at(case)}
+    chosen, most = Tried(cases=tuple(cases)), offered.devices or max(names.values())
+    return {case: _points(part, case, offered) for case, world in names.items() if world <= most and chosen.at(case)}
 
 
 def _points(part: StudyPart, case: str, offered: Catalogue) -> list[Point]:
@@ -86,7 +87,7 @@ def plans(
     offered = {operator: catalogue.ask(operator, checkout.path, arch=arch) for operator in study.operators}
     parts = [(part, own) for part in study.parts if (own := points(part, offered[part.operator], cases))]
     if not parts:
-        raise StudyError(f"no case of the study {study.name} fits {', '.join(cases)}")
+        raise StudyError(f"no case of the study {study.name} fits {', '.join(cases) or 'the GPUs of this machine'}")
     repeats = () if study.halving else (study.rounds,) * study.trials
     for part, own in parts:
         operator, anchors = part.operator, dict.fromkeys(own, part.anchor)

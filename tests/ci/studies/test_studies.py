@@ -67,13 +67,6 @@ def rows_of(found):
     return frame.of_sweeps(gathered(Trial.of(one) for one in found))
 
 
-def row(rows, **wanted):
-    for name, value in wanted.items():
-        rows = rows[rows[name] == value]
-    assert len(rows) == 1, wanted
-    return rows.iloc[0]
-
-
 def test_the_table_has_a_row_for_each_key_and_the_fastest_of_two():
     rows = rows_of(lines())
     both = pd.concat([rows, rows.assign(seconds=rows["seconds"] * 2, us=rows["us"] * 2)], ignore_index=True)
@@ -172,35 +165,33 @@ def test_the_order_of_lines_does_not_matter_and_the_newest_counts(tmp_path):
     trees = {"head": made_trials.tree(commit="c" * 40)}
     new = [line([({"num_stages": 2}, 0.8)], rung=3, sweep="0002", trees=trees)]
     rows = frame_of(record_folder(tmp_path, [*new, *old], "c"))
-    assert row(rows, backend="triton", point=rows["point"].max())["ratio"] == pytest.approx(0.8, rel=0.01)
+    [ratio] = rows["ratio"][(rows["backend"] == "triton") & (rows["point"] == rows["point"].max())]
+    assert ratio == pytest.approx(0.8, rel=0.01)
 
 
 # Measuring the parts of a study: one after the other, from its points to its times.
 
 
 def test_a_part_is_compiled_ahead_when_the_one_before_it_is_measured(monkeypatch, tmp_path):
-    study = dataclasses.replace(STUDY, parts=tuple(StudyPart(name, ("*",)) for name in ("gemm", "norm")))
-    done = []
-
-    def ask(operator, *_, **__):
-        return Catalogue(operator, "gfx942", 304, (BackendOffer(operator, "m16", "triton"),))
+    study = dataclasses.replace(STUDY, parts=[StudyPart(name, ("*",), ranks=(2, 8)) for name in ("gemm", "norm")])
+    offers, done = [BackendOffer("any", f"w{ranks}", "triton", ranks) for ranks in (2, 8)], []
 
     def prune(catalogue, asked, *_):
         done.append(f"{catalogue.operator} compiled")
         return Pruned(asked)
 
     def measure(plan, console):
-        done.append(f"{plan.operator} measured")
+        done.append(f"{plan.operator} measured on {plan.world}")
         plan.out.touch()
         return Progressed(None, None)
 
-    monkeypatch.setattr("ci.studies.run.catalogue.ask", ask)
+    monkeypatch.setattr("ci.studies.run.catalogue.ask", lambda name, *_, **__: Catalogue(name, "", 304, offers, 2))
     monkeypatch.setattr("ci.studies.run.prune", prune)
     monkeypatch.setattr(run, "measure", measure)
     monkeypatch.setattr(run, "sweep_id", lambda *_: "f3a9")
     console, checkout = Console(quiet=True), driver.plan(tmp_path / "x").checkout
     assert run.measured(run.plans(study, checkout, tmp_path / "x", console, (), None), None, console) == []
-    assert done == ["gemm compiled", "gemm measured", "norm compiled", "norm measured"]
+    assert done == ["gemm compiled", "gemm measured on 2", "norm compiled", "norm measured on 2"]
 
 
 # What each choice loses, and backends side by side.
