@@ -23,7 +23,7 @@ from .waves import ACCUMULATORS, LANES
 CHUNK = 16
 """Lanes that are converted at once."""
 
-KINDS = ("f16", "bf16", "f32", "f64", "i8", "fp8", "bf8")
+KINDS = ("f16", "bf16", "f32", "xf32", "f64", "i8", "fp8", "bf8")
 """Formats of operands that have native code."""
 
 
@@ -183,8 +183,9 @@ def _convert(c: Code, made: Any, source: Any, numbers: Any, kind: str, registers
             elif kind == "bf16":
                 upper = c.b.shl(raw, many(16)) if part == 0 else c.b.and_(raw, many(0xFFFF0000))
                 value = c.b.fpext(c.b.bitcast(upper, ir.VectorType(ir.FloatType(), CHUNK)), doubles)
-            elif kind == "f32":
-                value = c.b.fpext(c.b.bitcast(raw, ir.VectorType(ir.FloatType(), CHUNK)), doubles)
+            elif kind in ("f32", "xf32"):
+                single = _shortened(c, raw, many) if kind == "xf32" else raw
+                value = c.b.fpext(c.b.bitcast(single, ir.VectorType(ir.FloatType(), CHUNK)), doubles)
             elif kind == "i8":
                 value = c.b.sitofp(c.b.ashr(c.b.shl(raw, many(24 - 8 * part)), many(24)), doubles)
             elif kind == "f64":
@@ -202,6 +203,13 @@ def _convert(c: Code, made: Any, source: Any, numbers: Any, kind: str, registers
             number = c.b.add(c.b.mul(register, c.const(per)), c.const(part))
             into = c.element(numbers, c.b.add(c.b.mul(number, c.const(LANES)), start), double)
             c.b.store(value, into, align=8)
+
+
+def _shortened(c: Code, raw: Any, many: Any) -> Any:
+    """fp32 numbers with the fraction of XF32, as formats.values has them."""
+    up = c.b.add(c.b.add(raw, many(0xFFF)), c.b.and_(c.b.lshr(raw, many(13)), many(1)))
+    finite = c.b.icmp_unsigned("!=", c.b.and_(raw, many(0x7F800000)), many(0x7F800000))
+    return c.b.and_(c.b.select(finite, up, raw), many(0xFFFFE000))
 
 
 def _before(c: Code, before: Any, source: Any, one: Product, fixed: bool, record: Any) -> None:
