@@ -24,7 +24,7 @@ from rich.text import Text
 import ci
 from ci.bars import printable
 from ci.commands.measuring import one_checkout
-from ci.git.command import GitError
+from ci.git.command import SHOWN_OUTPUT, GitError
 from ci.git.repository import Repository
 from ci.harness import INTERRUPTED, MeasureError, again, follow, measure, options, program, query
 from ci.options import (
@@ -98,7 +98,7 @@ def _examined(*words: str) -> tuple[dict[str, Any], list[Finding]]:
     except (MeasureError, KeyError, TypeError) as error:
         started = " ".join(["python", *ci.program("benchmarks"), "doctor", *words[:1]])
         step = f"run `{started}` and correct what it reports"
-        return {}, [Finding("error", "the measuring program gives no answer", plain(error, 2000), step)]
+        return {}, [Finding("error", "the measuring program gives no answer", plain(error, SHOWN_OUTPUT), step)]
     return answer, [Finding(level, *map(printable, rest)) for level, *rest in texts]
 
 
@@ -136,7 +136,7 @@ def _clone(root: Path) -> Finding:
         repository = Repository(root)
         head = repository.resolve("HEAD")
     except GitError as error:  # which says the next step
-        return Finding("warning", plain(error, 2000), "commits cannot be compared")
+        return Finding("warning", plain(error, SHOWN_OUTPUT), "commits cannot be compared")
     if repository.is_shallow():
         step = "git fetch --unshallow (in a workflow: fetch-depth: 0)"
         return Finding("warning", "the history is cut off (shallow)", "a base to compare with may be missing", step)
