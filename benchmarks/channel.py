@@ -5,6 +5,7 @@ Standard library only, and nothing of ours: both sides import it, the measuring 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import importlib.util
@@ -233,7 +234,14 @@ ADDRESS = "127.0.0.1"
 """All ranks are on one host."""
 
 
+PORTS = range(20000, 32768)
+"""Below those that Linux gives to connections (ip_local_port_range): a rank listens seconds after its port was chosen,
+and one of 32768 and more was another program's by then (2 H200, 2026-11-29)."""
+
+
 def free_port() -> int:
-    """A port of this host that nobody listens on."""
-    with socket.create_server((ADDRESS, 0)) as server:
-        return int(server.getsockname()[1])
+    """A port of this host that nobody listens on.  OSError if there is none."""
+    for port in random.SystemRandom().sample(PORTS, 100):  # not by the seed, which the sides of a script share
+        with contextlib.suppress(OSError), socket.create_server((ADDRESS, port)):
+            return port
+    raise OSError(f"{ADDRESS}: none of 100 ports from {PORTS[0]} to {PORTS[-1]} can be listened on")

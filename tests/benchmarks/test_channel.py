@@ -15,6 +15,7 @@ from benchmarks.channel import (
     BrokenChannel,
     WorkerEnd,
     first_line,
+    free_port,
     lines,
     new_seal,
     opened,
@@ -110,6 +111,10 @@ def test_its_descriptors_are_high_and_not_inherited(channel):
 
 
 ODD = "".join(map(chr, [*range(0x20), 0x7F, 0x9B, 0xAD, 0x202E, 0x2028, 0xD800, 0x1F600, ord("ü")]))
+
+
+def test_a_port_is_none_that_a_connection_is_given():
+    assert free_port() < 32768
 
 
 def test_a_sentence_is_one_printable_line_of_bounded_length():
