@@ -7,14 +7,11 @@ NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING.
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from kernels.spec import Unsupported
 
@@ -22,21 +19,9 @@ NEEDED = (2, 27)
 """The first NCCL with symmetric windows."""
 
 
-@dataclasses.dataclass(eq=False)
-class Registration:
-    """A pool that a library knows; used: as long as this rank holds the call that it was made for."""
-
-    library: Any
-    pool: Any
-    used: bool = True
-
-    def let_go(self) -> None:
-        """Called when this rank's garbage collector has taken the call."""
-        self.used = False
-
-
-_REGISTERED: list[Registration] = []
-"""In the order of registering, which is the same on all ranks."""
+_POOLS: list[Any] = []
+"""Registered until the process ends: NCCL 2.28.9 leaves wrong numbers in buffers that lie where others were registered
+before (all-to-all of 16 MB after one of 4 MB, in every trial; 2 H200, 2026-11-29)."""
 
 
 def build(
@@ -44,11 +29,9 @@ def build(
 ) -> Callable[[], torch.Tensor]:
     """The call make(x, out) of a group's collective: x a copy of given, out of that many elements, both registered.
 
-    A collective.  Unsupported names what is missing.  The registration ends in the first build after every rank has let
-    go of the call.
+    A collective.  Unsupported names what is missing.
     """
     library = _library(given.device, group)
-    _release(given.device)
     pool = torch.cuda.MemPool(library.mem_allocator)
     with torch.cuda.use_mem_pool(pool, given.device):
         x, out = torch.empty_like(given), given.new_empty(elements)
@@ -61,9 +44,7 @@ def build(
         run()
         return out
 
-    registration = Registration(library, pool)
-    _REGISTERED.append(registration)
-    weakref.finalize(call, registration.let_go).atexit = False
+    _POOLS.append(pool)
     return call
 
 
@@ -101,19 +82,3 @@ def _register(library: Any, pool: Any) -> None:
         ) from error
     except RuntimeError as error:
         raise Unsupported(f"the library refuses to register symmetric buffers: {str(error).splitlines()[0]}") from error
-
-
-def _release(device: torch.device) -> None:
-    """End the registrations that no rank uses any more, in the same order on all ranks; a collective.
-
-    A rank's garbage collector lets go of a call when it likes.  Windows are a matter of all ranks, so to end one there
-    would meet the other ranks at something else.
-    """
-    if not _REGISTERED:
-        return
-    unused = torch.tensor([not one.used for one in _REGISTERED], dtype=torch.int32, device=device)
-    dist.all_reduce(unused, op=dist.ReduceOp.MIN)
-    torch.cuda.synchronize(device)
-    for one in [one for one, everywhere in zip(_REGISTERED, unused.tolist(), strict=True) if everywhere]:
-        one.library.deregister_mem_pool(one.pool)
-        _REGISTERED.remove(one)
