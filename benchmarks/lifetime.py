@@ -92,13 +92,17 @@ def pid_space() -> str:
         return ""
 
 
+PF_EXITING = 0x4
+"""linux/sched.h, of the flags in proc(5), stat: it was killed or left, and a device's driver may hold it for long."""
+
+
 def lives(process: int) -> bool:
-    """Whether a process exists and has not ended; True where there is no /proc to ask."""
+    """Whether a process exists and is not at its end; True where there is no /proc to ask."""
     try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
+        state, *numbers = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, ValueError):
         return not Path("/proc/self/stat").exists()
-    return state not in "ZX"
+    return state not in "ZX" and not int(numbers[5]) & PF_EXITING
 
 
 # Who is whose child: what a kernel leaves running is found, whoever has died in between, and ended.

@@ -66,9 +66,8 @@ def _run(given: MeasuredScript) -> int:
     protocol = Protocol(given.rounds, given.trials, given.cache, script.seed, deadline_s=given.deadline)
     try:
         with ScriptSession(script, checkouts, protocol, given.report) as session:
-            survey = session.survey()
-            refuse(survey, script.path)
-            session.warnings += warnings(survey)
+            refuse(session.survey(), script.path)
+            session.warnings += warnings(session.seen)
             if given.told:
                 return _tell(session, given.told)
             usual = program.next_trials(given.out, script.operator, given.trials)
@@ -104,14 +103,13 @@ def _measure(session: ScriptSession, told: Iterable[Sequence[MeasureOrder]], out
 def _tell(session: ScriptSession, file: Path) -> int:
     """What would be timed, and what was seen."""
     chosen = session.closures_to_time()
-    closures = [dataclasses.asdict(one) for one in session.seen.sides["head"].closures]
     told = {
         "operator": session.script.operator,
         "timed": list(chosen.timed),
         "left_out": {**dict.fromkeys(session.same, SAME), **chosen.left_out, **session.seen.unpaired()},
         "trial_s": chosen.trial_s,
         "warnings": session.warnings,
-        "closures": closures,
+        "closures": [dataclasses.asdict(one) for one in session.seen.sides["head"].closures],
     }
     file.write_text(json.dumps(told, allow_nan=False))
     return 0

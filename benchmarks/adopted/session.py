@@ -215,8 +215,8 @@ class ScriptSession(Session):
             "store": str(self._directory / f"{os.urandom(4).hex()}.store"),
         }
         for rank in range(self._ranks):
-            own = {**task, **(meeting if self._ranks > 1 else {}), "rank": rank}
-            if wanted is not None and self._ranks > 1:
+            own = {**task, **meeting, "rank": rank}
+            if wanted is not None:
                 role = task["role"]
                 own["wanted"] = self.seen.on_rank(role, wanted, rank)
                 own["unwanted"] = [(*row, self.seen.on_rank(role, keys, rank)) for *row, keys in task["unwanted"]]
@@ -368,8 +368,9 @@ class ScriptSession(Session):
             ScriptPools(here), key, self.protocol, shuffled, self._directory, not graph, rounds, self._ranks
         )
         entry = run.run()
-        known = {role: self.seen.sides[role].by_key[key].held for role in sides}
-        if self._leaves_out and (absent or any(known[role] != held for role, held in run.held.items())):
+        if self._leaves_out and (
+            absent or any(self.seen.sides[role].by_key[key].held != held for role, held in run.held.items())
+        ):
             raise LeftOut(f"{key} needs a call of the script in which nothing is timed here")
         progress.done += 1
         for side, arm in zip(here, run.case.arms, strict=True):
@@ -391,7 +392,7 @@ class ScriptSession(Session):
             "backends": list(dict.fromkeys(one.backend for one in closures)) or ["script"],
             "baselines": [],
             "cases": [
-                {"name": name, "tier": "pr", "dtype": _dtype(one), "world": self._ranks} for name, one in cases.items()
+                {"name": name, "tier": "pr", "dtype": one.dtype, "world": self._ranks} for name, one in cases.items()
             ],
             "yardstick": self.script.definition,
             "case_yardsticks": {name: survey.definition(role, name) for name in cases},
@@ -407,8 +408,9 @@ class BudgetSpent(Exception):
 
 def _end_all(sides: Collection[ScriptSide]) -> None:
     """End them at once: a device's context takes a second to end."""
-    for worker in (worker for side in sides for worker in side.pool.workers):
-        worker.process.kill()
+    for side in sides:
+        for worker in side.pool.workers:
+            worker.process.kill()
     for side in sides:
         side.kill()
 
@@ -459,10 +461,10 @@ def _untimed(survey: Survey, chosen: Chosen, same: Collection[str]) -> Iterator[
         yield key, {**dict.fromkeys(sides, {**failed_entry(Status.UNTIMED, why), **code}), **arms}
     lost = {role: {one.key for one in survey.lost(role)} for role in sides}
     for key, why in survey.unpaired().items():
-        ends = {role: survey.sides[role].end for role in sides if key in lost[role]}
         gone = {
-            role: failed_entry(end.status, f"the script ended before it: {end.reason}", end.detail)
-            for role, end in ends.items()
+            role: failed_entry((end := side.end).status, f"the script ended before it: {end.reason}", end.detail)
+            for role, side in survey.sides.items()
+            if key in lost[role]
         }
         yield key, gone | {role: failed_entry(Status.UNTIMED, why) for role, known in sides.items() if key in known}
     if short := survey.cut_short():
@@ -476,8 +478,9 @@ def _gone(side: ScriptSide) -> JsonObject:
     """The entry of a closure to which a script did not come."""
     if side.failure:
         return failed_entry(side.failure.status, side.failure.why, side.failure.detail)
-    why = (side.ended or {}).get("why") or "it ended"
-    return failed_entry(Status.ERROR, f"the script ended before it: {why}", (side.ended or {}).get("detail", ""))
+    ended = side.ended or {}
+    why = f"the script ended before it: {ended.get('why') or 'it ended'}"
+    return failed_entry(Status.ERROR, why, ended.get("detail", ""))
 
 
 def _add(cases: JsonObject, key: str, arms: Json, method: str = "", warnings: Sequence[str] = ()) -> None:
@@ -497,9 +500,3 @@ def _without_room(arms: Json) -> Json:
     told = f"{short[0]} found no memory on the GPU beside the other side: {arms[short[0]]['why']}"
     why = f"not judged: {told}; take smaller shapes, or a GPU that nobody else uses"
     return dict.fromkeys(arms, failed_entry(Status.UNTIMED, why))
-
-
-def _dtype(one: SeenClosure) -> str:
-    """Type of the first output, else of the first input."""
-    found = next(iter((*one.outputs, *one.inputs)), "")
-    return found.partition("[")[0] or "unknown"

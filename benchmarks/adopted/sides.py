@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import os
 import random
@@ -35,6 +36,8 @@ RUN_S = 7 * 86400.0
 """How long a script may run in all: what limits it is the time between two timers."""
 
 STEP = "the script, up to its next timer"
+
+STALE = "its outputs are wrong where a rank is late: without a barrier it reads what the call before left"
 
 SHORT_S = 100e-6
 """Calls shorter than this are timed in a graph, where they can be captured (DESIGN section 5)."""
@@ -94,11 +97,10 @@ class ScriptSide:
             self.died(error.failure)
             return None
         if why := disagreement(found):
-            self._printed = self.printed()
-            self.pool.kill()
+            self.kill()
             self.failure = Failure(Status.ERROR, why, self._printed)
             return None
-        if found[0] and "event" in found[0] and all(one and "event" in one for one in found):
+        if all(one and "event" in one for one in found):
             return joint_facts(found)
         self.ended = joint_end(found)
         return None
@@ -188,18 +190,25 @@ class ScriptCase(CaseRun):
         seen, facts = self._seen[arm.key], self._facts[arm.key]
         facts.first_call_s, facts.expected_s = seen["first_call_s"], seen["expected_s"]
         if seen["changed"]:
-            what = "it changes its inputs with every call: they are put back before each, untimed"
-            self.warnings.append(f"{arm.role}: {what} ({len(seen['changed'])} tensors)")
+            self.warnings.append(
+                f"{arm.role}: it changes its inputs with every call: they are put back before each, untimed "
+                f"({len(seen['changed'])} tensors)"
+            )
 
     def _compare(self, base: PlannedArm, head: PlannedArm) -> None:
         """Outputs of both sides from equal random numbers: base is the reference."""
+        stale = [arm for arm in (base, head) if self._seen[arm.key].get("stale")]
+        if stale == [head]:
+            self.give_up(head, Failure(Status.WRONG, STALE))
+            return
+        self.warnings += [f"{arm.role}: {STALE}" for arm in stale]
         if not self._seen[base.key]["repeats"]:
             self.warnings.append("not compared: equal calls give different outputs (base)")
             return
         also = "" if self._seen[head.key]["repeats"] else "equal calls give different outputs in head alone"
         if (bits := self._seen[base.key]["bits"]) and bits == self._seen[head.key]["bits"]:
             return  # the same, bit by bit
-        path = self._directory / f"outputs-{os.urandom(4).hex()}.pt"
+        path = self._directory / "outputs.pt"
         if self.step(base, "keeping outputs", "keep_outputs", path=str(path)) is None:
             return
         answers = self.step(head, "comparing outputs", "compare", path=str(path))
@@ -251,10 +260,8 @@ class ScriptCase(CaseRun):
     def _warn(self, arm: PlannedArm, facts: ArmFacts) -> None:
         self.warnings += [f"{arm.role}: {one}" for one in samples.symptoms_of(facts.seconds)]
         if self.case.world > 1 and facts.starved > STARVED_SHARE * len(facts.seconds):
-            told = (
-                f"{facts.starved} of {len(facts.seconds)} samples a rank's host was late, and the others waited for it"
-            )
-            self.warnings.append(f"{arm.role}: in {told}")
+            many = f"{facts.starved} of {len(facts.seconds)} samples"
+            self.warnings.append(f"{arm.role}: in {many} a rank's host was late, and the others waited for it")
 
     def _entry(self) -> JsonObject:
         entry = super()._entry()
@@ -351,14 +358,24 @@ def joint_end(answers: Sequence[JsonObject | None]) -> JsonObject:
     return found
 
 
-JOINED: Mapping[Callable[[Iterable[Any]], Any], Sequence[str]] = {
-    max: ("first_call_s", "expected_s", "at_s", "took_s", "untuned"),
-    all: ("repeats",),
-    any: ("on_gpu",),
-}
-"""How facts of ranks become one.  Lists that differ follow each other; digests that differ have one of their own."""
+def _together(lists: Sequence[list[str]]) -> list[str]:
+    """Lists that differ follow each other."""
+    return lists[0] if lists.count(lists[0]) == len(lists) else [*itertools.chain(*lists)]
 
-LISTS, DIGESTS = ("inputs", "outputs", "changed"), ("held", "bits")
+
+def _of_digests(digests: Sequence[str]) -> str:
+    """Digests that differ have one of their own."""
+    return joint([one or None for one in digests]) or ""
+
+
+JOINED: Mapping[Callable[[Any], Any], Sequence[str]] = {
+    max: ("first_call_s", "expected_s", "at_s", "took_s", "untuned", "unseen"),
+    all: ("repeats",),
+    any: ("on_gpu", "stale"),
+    _together: ("inputs", "outputs", "changed"),
+    _of_digests: ("held", "bits"),
+}
+"""How facts of ranks become one."""
 
 
 def joint_facts(answers: Sequence[JsonObject]) -> JsonObject:
@@ -377,12 +394,7 @@ def joint_facts(answers: Sequence[JsonObject]) -> JsonObject:
             return {**found, **failed, "why": f"rank {rank}: {one['why']}"}
     of_all = {name: [one[name] for one in answers] for name in first}
     found |= {name: joined(of_all[name]) for joined, names in JOINED.items() for name in names if name in first}
-    for name in first.keys() & {*LISTS}:
-        alike = len(set(map(tuple, of_all[name]))) == 1
-        found[name] = first[name] if alike else [what for held in of_all[name] for what in held]
-    found |= {name: joint([one or None for one in of_all[name]]) or "" for name in DIGESTS if name in first}
     if "ran" in first:
-        found["unseen"] = next(filter(None, of_all["unseen"]), "")
         parts = dict.fromkeys(part for ran in of_all["ran"] for part in ran if not found["unseen"])
         found["ran"] = {part: _digest([ran.get(part) for ran in of_all["ran"]]) for part in parts}
     return found

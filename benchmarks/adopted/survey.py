@@ -64,6 +64,11 @@ class SeenClosure:
         return f"{self.backend}/{self.case}"
 
     @property
+    def dtype(self) -> str:
+        """Type of the first output, else of the first input."""
+        return next(iter((*self.outputs, *self.inputs)), "").partition("[")[0] or "unknown"
+
+    @property
     def definition(self) -> str:
         """Digest of what is computed: the outputs' types and shapes, or the inputs' where there are none to see."""
         seen = [self.timer, *(self.outputs or self.inputs)]
@@ -103,11 +108,6 @@ class ScriptEnd:
     def status(self) -> Status:
         """Of what it did not come to."""
         return Status(self.kind) if self.kind in (Status.HANG, Status.CRASH) else Status.ERROR
-
-    @property
-    def failed(self) -> bool:
-        """Whether it ended early by itself."""
-        return self.early and self.kind not in ("late", "several")
 
     @property
     def reason(self) -> str:
@@ -197,8 +197,8 @@ class Survey:
         """
         ends = {role: side.end for role, side in self.sides.items() if side.closures}
         early = {role: end.reason for role, end in ends.items() if end.early and not self.lost(role)}
-        alike = len(early) == 2 and len({end.kind for end in ends.values()}) == 1
-        known = alike and "late" not in {end.kind for end in ends.values()}
+        kinds = {end.kind for end in ends.values()}
+        known = len(early) == 2 and len(kinds) == 1 and "late" not in kinds
         clocks = {
             role: f"its own clock is not compared at {end.untaken[0]}" for role, end in ends.items() if end.untaken
         }
@@ -208,7 +208,7 @@ class Survey:
     def lost(self, role: str) -> tuple[SeenClosure, ...]:
         """What only the other side times, as the script of this one ended before it."""
         own, other = self.sides[role], self._other(role)
-        if not own.end.failed or other.end.early:
+        if not own.end.early or own.end.kind in ("late", "several") or other.end.early:
             return ()
         return tuple(one for one in other.closures if one.key not in own.by_key)
 
@@ -515,7 +515,7 @@ class ScriptRun:
             top = ast.parse(self.text).body
         except (SyntaxError, ValueError):
             return False
-        calls = [one for one in top if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
+        calls = any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) for one in top)
         starts = calls or any(isinstance(one, (ast.For, ast.While, ast.If)) for one in top)
         tests = any(isinstance(one, ast.FunctionDef) and one.name.startswith("test_") for one in top)
         return tests and not starts and Path(self.path).name.startswith("test_")

@@ -284,7 +284,13 @@ class WorkerPool:
                 selector.register(worker, selectors.EVENT_READ, worker)
             while len(answers) < len(self.workers) and (left := until - time.monotonic()) > 0:
                 self._look_after()
-                for key, _ in selector.select(min(left, LOOK_S)):
+                ready = selector.select(min(left, LOOK_S))
+                for worker in self.workers if not ready else ():
+                    if not lifetime.lives(worker.process.pid):
+                        for one in self.workers:  # a driver may hold it until they end, whose kernels wait for it
+                            one.process.kill()
+                        raise self._died(worker, Status.CRASH, worker.ending(KILL_S))
+                for key, _ in ready:
                     answer = self._receive(key.data)
                     if answer is None:
                         continue

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import random
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -36,6 +36,12 @@ MOST_TIMES = 8
 """How often a sample of ranks is taken at most, until no host was late: each time the devices are kept busy for twice
 as long before it, 50 us to 6 ms.  Rank 0 of 2 took 75 to 600 us in place of 14 to 200 where rank 1's host was late
 (H200, 2026-11-28)."""
+
+LATE_S, LATE_BYTES = 0.01, 1 << 30
+"""How long a rank is late where it is looked at what the others read meanwhile, and of how many bytes of inputs."""
+
+MOST_SLOTS = 3
+"""Buffers that calls use in turn, at most: so many calls have other inputs before one is looked at."""
 
 POISON = 113
 """Overwrites what a call returned before the next; all types of numbers hold it."""
@@ -64,13 +70,14 @@ class ClosureBench:
     ) -> None:
         self._timed, self._seed, self._make_clock = timed, seed, make_clock
         self._owns, self._checkout, self._ranks = owns, checkout, ranks
-        self._special = bool(timed.no_grad_of or timed.before)
+        self._special = False
         self._held: dict[str, torch.Tensor] = {}
         self._leaves: list[torch.Tensor] = []
         self._grads: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         self._written: list[str] = []
         self._after: dict[str, str] = {}
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._also: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._graph: Any = None
         self._own: list[torch.Tensor] = []
         self._bits = ""
@@ -101,7 +108,6 @@ class ClosureBench:
         self._find_leaves()
         on_gpu = any(one.is_cuda for one in self._held.values()) or (not self._held and torch.cuda.is_available())
         self.clock = self._make_clock(on_gpu and torch.cuda.is_available())
-        inputs = described(self._held)
         before = self._digests()
         with executed.watched(self._owns) if watch else contextlib.nullcontext() as self._first:
             first_s, _ = self._once()
@@ -123,13 +129,14 @@ class ClosureBench:
         return {
             "first_call_s": first_s,
             "expected_s": expected_s,
-            "inputs": inputs,
+            "inputs": described(self._held),
             "outputs": described(dict(enumerate(self._own))),  # type: ignore[arg-type]
             "changed": changed,
             "prepared": self._timed.before is not None,
             "held": text_digest("/".join(held)),
-            "repeats": not self._own or agree(self._own, again, True).right,
-            "bits": text_digest(self._bits) if self._bits else "",
+            "repeats": (repeats := not self._own or agree(self._own, again, True).right),
+            "stale": self._ranks.world > 1 and not watch and self._reads_stale(again, repeats),
+            "bits": self._bits,
             "on_gpu": on_gpu,
         }
 
@@ -137,13 +144,7 @@ class ClosureBench:
         """ran: which code a call runs, after `examine` (`executed.parts`); unseen: why that cannot be told, or ""."""
         try:
             ran, unseen = executed.parts(
-                self._once,
-                self._owns,
-                self._checkout,
-                self._bits,
-                self._inputs(self._after),
-                self._first,
-                self._ranks.any,
+                self._once, self._owns, self._checkout, self._bits, self._inputs(), self._first, self._ranks.any
             )
         except Exception as error:  # a call that fails when it is watched is timed like any other
             ran, unseen = {}, f"a call that fails when it is watched, {type(error).__name__}"
@@ -194,22 +195,16 @@ class ClosureBench:
     def drop(self) -> None:
         """It failed: nothing of it is needed any more."""
 
-    def keep_outputs(self, path: str) -> JsonObject:
+    def keep_outputs(self, path: str) -> None:
         """Write the outputs of one call, and what the inputs hold, to a file for the other side."""
-        kept = {"outputs": [one.cpu() for one in self._own], "inputs": self._inputs(self._digests())}
-        torch.save(kept, self._ranks.path(path))
-        return {"outputs": len(self._own)}
+        torch.save({"outputs": [one.cpu() for one in self._own], "inputs": self._inputs()}, self._ranks.path(path))
 
     def compare(self, path: str) -> JsonObject:
         """Hold the outputs against those of the other side, and of the same rank."""
-        path = self._ranks.path(path)
-        theirs = torch.load(path, weights_only=True)
-        Path(path).unlink(missing_ok=True)
+        theirs = torch.load(self._ranks.path(path), weights_only=True)
         moved = [other.to(one.device) for one, other in zip(self._own, theirs["outputs"], strict=False)]
-        found = agree(
-            self._own, [*moved, *theirs["outputs"][len(moved) :]], self._inputs(self._digests()) == theirs["inputs"]
-        )
-        return dataclasses.asdict(found)
+        outputs = [*moved, *theirs["outputs"][len(moved) :]]
+        return dataclasses.asdict(agree(self._own, outputs, self._inputs() == theirs["inputs"]))
 
     def check_after(self) -> JsonObject:
         """One more call, after timing, held against the first outputs."""
@@ -233,13 +228,12 @@ class ClosureBench:
         cleared = list(map(id, self._timed.no_grad_of))
         found = leaves(self._held.values())
         self._leaves = [one for one in found if one.grad is None or id(one) in cleared]
-        own = set(map(id, self._leaves))
-        others = [(one, one.grad) for one in found if id(one) not in own and one.grad is not None]
-        if sum(grad.nbytes for _, grad in others) <= MOST_BYTES:
+        others = [(one, one.grad) for one in found if one.grad is not None and id(one) not in cleared]
+        if _fit(grad for _, grad in others):
             self._grads = [(one, grad, grad.clone()) for one, grad in others if grad.layout is torch.strided]
 
-    def _once(self) -> tuple[float, Any]:
-        """Seconds of one call from the same state as every other, seen from the host, and what it returned."""
+    def _reset(self) -> None:
+        """The same state before every call."""
         self._put_back()
         for one in self._leaves:
             one.grad = None
@@ -247,13 +241,25 @@ class ClosureBench:
             for one, grad, held in self._grads:
                 one.grad = grad.copy_(held)
         seeded(self._seed)
+
+    def _once(self, late: int | None = None) -> tuple[float, Any]:
+        """Seconds of one call from the same state as every other, seen from the host, and what it returned.
+
+        late: a rank that comes to this state, and to its call, later than the others; then copies of the outputs.
+        """
+        if late is None:
+            self._reset()
         self.clock.synchronize()
         self._ranks.meet()
+        if late is not None:
+            time.sleep(LATE_S * (late == self._ranks.rank))
+            self._reset()
         returned, failed = None, None
         begin = time.perf_counter()
         try:
             returned = self._timed.call()
             self.clock.synchronize()
+            returned = returned if late is None else self._copied(self._outputs(returned))
         except Exception as error:
             self._ranks.say(error)  # where others wait for this one, nobody else will
             failed = error
@@ -267,37 +273,65 @@ class ClosureBench:
         all of that comes back as it is: then a call computes nothing.
         """
         own = [] if "torch._inductor.cudagraph_trees" in sys.modules else self._given(returned)
-        own = own if sum(one.nbytes for one in own) <= MOST_BYTES else []
         if self._ranks.all(not own):
             return self._once()[1]
-        with torch.no_grad():
-            kept = [one.clone() for one in own]
-            for one in own:
-                one.fill_(POISON)
+        pairs = [(one, one.clone()) for one in own]
+        for one in own:
+            one.fill_(POISON)
         again = self._once()[1]
-        with torch.no_grad():
-            places = set(map(_place, outputs(again)))
-            stale = [one for one in own if _place(one) in places and torch.equal(one, torch.full_like(one, POISON))]
-            whole = all(_place(one) not in places or torch.equal(one, was) for one, was in zip(own, kept, strict=True))
-            for one, was in zip(own, kept, strict=True):
-                one.copy_(was)
+        places = set(map(_place, outputs(again)))
+        back = [pair for pair in pairs if _place(pair[0]) in places]
+        stale = [one for one, _ in back if torch.equal(one, torch.full_like(one, POISON))]
+        whole = all(torch.equal(*pair) for pair in back)
+        for one, was in pairs:
+            one.copy_(was)
         if self._ranks.all(len(stale) == len(own)):
             raise StaleResult("a call computes nothing: it returns what an earlier one computed")
         return again if self._ranks.all(whole) else self._once()[1]  # it writes a part of what it returns
+
+    def _reads_stale(self, returned: Sequence[torch.Tensor], repeats: bool) -> bool:
+        """Whether a call reads what those before it left, with other inputs, on a rank that is late: without a barrier
+        it does, and nothing shows it where every call has the same inputs.
+
+        What a call writes is not put back, as it is where ranks send to each other.
+        """
+        own = {one.data_ptr() for one in returned}
+        inputs = [one.data for one in self._held.values() if _can_change(one) and one.data_ptr() not in own]
+        if not self._ranks.all(repeats and bool(self._own) and _fit(inputs, LATE_BYTES)):
+            return False
+        pairs = read = [(one, one.clone()) for one in inputs]
+        stale = False
+        with contextlib.suppress(Exception):
+            self._also = _changed(read)
+            self._once()
+            unchanged = [digest(one) == digest(other) for one, other in self._also]
+            read = list(itertools.compress(read, unchanged))
+            for late in range(self._ranks.world):
+                self._also = _changed([*self._kept, *read])
+                for _ in range(MOST_SLOTS):
+                    self._once()
+                self._also = read
+                stale |= not agree(self._once(late)[1], self._own, True).right
+        self._also = read
+        if self._ranks.any(not agree(self._outputs(self._once()[1]), self._own, True).right):
+            self._also = pairs  # for good it changed one that its outputs come from
+            self._put_back()
+        self._also = []
+        return stale
 
     def _given(self, returned: Any) -> list[torch.Tensor]:
         """The tensors that a call made, and not those that it holds; none where they cannot be overwritten."""
         try:
             inside = set(map(_place, self._held.values()))
             found = [one.detach() for one in outputs(returned) if one.numel() and one.dtype != torch.bool]
-            return [one for one in found if _place(one) not in inside and not one.is_inference()]
+            made = [one for one in found if _place(one) not in inside and not one.is_inference()]
+            return made if _fit(made) else []
         except (RuntimeError, NotImplementedError, TypeError):
             return []
 
     def _put_back(self) -> None:
-        with torch.no_grad():
-            for tensor, copy in self._kept:
-                tensor.copy_(copy)
+        for tensor, copy in (*self._kept, *self._also):
+            tensor.copy_(copy)
         for one in self._timed.no_grad_of:
             one.grad = None
         if self._timed.before:
@@ -305,18 +339,17 @@ class ClosureBench:
 
     def _keep(self, changed: Sequence[str]) -> None:
         """Copies of the inputs that calls change, as they are now."""
-        with torch.no_grad():
-            tensors = [self._held[way] for way in changed]
-            if sum(one.nbytes for one in tensors) <= MOST_BYTES:
-                self._kept = [(one.detach(), one.detach().clone()) for one in tensors]
+        tensors = [self._held[way].detach() for way in changed]
+        if _fit(tensors):
+            self._kept = [(one, one.clone()) for one in tensors]
         self._special = self._ranks.any(bool(self._kept or self._timed.no_grad_of or self._timed.before))
 
     def _digests(self) -> dict[str, str]:
         return {way: digest(one) for way, one in self._held.items()}
 
-    def _inputs(self, digests: Mapping[str, str]) -> list[str]:
+    def _inputs(self) -> list[str]:
         """Of what it holds, what it does not write."""
-        return sorted(found for way, found in digests.items() if found and way not in self._written)
+        return sorted(found for way, found in self._after.items() if found and way not in self._written)
 
     def _outputs(self, returned: Any) -> list[torch.Tensor]:
         """What a call gives: tensors that it returns, those that it writes, those that it changes, and gradients."""
@@ -327,10 +360,22 @@ class ClosureBench:
         return list(found.values())
 
     def _copied(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        if sum(one.nbytes for one in tensors) > MOST_BYTES:
-            return []
-        with torch.no_grad():
-            return [one.detach().clone() for one in tensors]
+        return [one.detach().clone() for one in (tensors if _fit(tensors) else ())]
+
+
+def _fit(tensors: Iterable[torch.Tensor], most: int = MOST_BYTES) -> bool:
+    """Whether copies of them are made."""
+    return sum(one.nbytes for one in tensors) <= most
+
+
+def _can_change(tensor: torch.Tensor) -> bool:
+    """Whether it holds numbers of floating point: others can be indices, or flags that ranks wait for."""
+    return tensor.is_floating_point() and tensor.itemsize > 1 and 0 not in tensor.stride()
+
+
+def _changed(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Tensors with other values than those that they have, of which none is like another's."""
+    return [(one, held / (2 + index)) for index, (one, held) in enumerate(pairs) if _can_change(held)]
 
 
 def _place(tensor: torch.Tensor) -> int:
@@ -437,15 +482,10 @@ MOST_NODES = 10_000
 """Of a graph of gradients that are followed to its leaves."""
 
 
-def leaves(held: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+def leaves(held: Collection[torch.Tensor]) -> list[torch.Tensor]:
     """Tensors into which a backward pass may add gradients: those among the held, and those that they are made of."""
-    found: dict[int, torch.Tensor] = {}
-    nodes: dict[Any, None] = {}
-    for one in held:
-        if one.requires_grad and one.is_leaf:
-            found[id(one)] = one
-        elif one.grad_fn is not None:
-            nodes[one.grad_fn] = None
+    found = {id(one): one for one in held if one.requires_grad and one.is_leaf}
+    nodes = dict.fromkeys(one.grad_fn for one in held if one.grad_fn is not None)
     waiting = list(nodes)
     while waiting and len(nodes) < MOST_NODES:
         node = waiting.pop()
@@ -475,11 +515,7 @@ def outputs(value: Any) -> list[torch.Tensor]:
 
 def described(found: dict[str, torch.Tensor]) -> list[str]:
     """Type and shape of every tensor, sorted: "bf16[64,4096]"."""
-    return sorted(map(_described, found.values()))
-
-
-def _described(one: torch.Tensor) -> str:
-    return f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}"
+    return sorted(f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}" for one in found.values())
 
 
 def _follow(
@@ -507,10 +543,9 @@ def _parts(value: Any, calls: bool) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, torch.nn.Module):
         yield from value.named_parameters()
         yield from value.named_buffers()
-    elif calls and isinstance(value, functools.partial):
-        yield from (("func", value.func), ("args", value.args), ("keywords", value.keywords))
-    elif calls and isinstance(value, MethodType):
-        yield from (("self", value.__self__), ("function", value.__func__))
+    elif calls and isinstance(value, (functools.partial, MethodType)):
+        names = ("__self__", "__func__") if isinstance(value, MethodType) else ("func", "args", "keywords")
+        yield from ((name, getattr(value, name)) for name in names)
     elif calls and isinstance(value, FunctionType):
         yield from _of_function(value)
     elif hasattr(value, "__dict__") and type(value).__module__.partition(".")[0] not in ("torch", "builtins", "triton"):

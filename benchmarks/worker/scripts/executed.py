@@ -135,8 +135,9 @@ class Watch:
         for code, held in self._functions:
             file = INTERPRETED if code.co_filename.startswith(INTERPRETED) else os.path.basename(code.co_filename)
             yield f"function {_name(code.co_qualname)} ({file})", _code(code)
-            for name, value in _named(code, held).items():
-                yield f"value of {_name(name)} in {file}", value
+            for name in code.co_names:
+                if name in held and (value := _plain(held[name], DEEPEST)) is not None:
+                    yield f"value of {_name(name)} in {file}", value
 
     def generated(self) -> Iterator[tuple[str, Any]]:
         """Every module of inductor once, with the tensors that it holds; each call of one; the options."""
@@ -317,9 +318,9 @@ def written(kernel: Any) -> list[Any]:
             if isinstance(inside, ModuleType) and inside.__name__.partition(".")[0] not in KNOWN_C:
                 values |= {f"{module}.{name}": vars(inside)[name] for name in sorted(named) if name in vars(inside)}
         bare = {name: value.value if isinstance(value, constexpr) else value for name, value in values.items()}
-        plain = {name: _plain(value, DEEPEST) for name, value in bare.items()}
+        plain = {name: text for name, value in bare.items() if (text := _plain(value, DEEPEST)) is not None}
         options = [repr(getattr(one, name, None)) for name in ("do_not_specialize", "noinline", "debug")]
-        found[id(one)] = [ast.dump(tree), {key: text for key, text in plain.items() if text is not None}, options]
+        found[id(one)] = [ast.dump(tree), plain, options]
         waiting += [value for value in values.values() if isinstance(value, KernelInterface)]
     return list(found.values())
 
@@ -356,12 +357,6 @@ def _constant(value: Any) -> Any:
     if isinstance(value, CodeType):
         return _code(value)
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
-
-
-def _named(code: CodeType, held: dict[str, Any]) -> dict[str, Any]:
-    """The plain values of the globals that a function's code names."""
-    found = {name: _plain(held[name], DEEPEST) for name in code.co_names if name in held}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _plain(value: Any, depth: int) -> Any:

@@ -102,7 +102,7 @@ class Interceptor:
         self.process, self._thread = os.getpid(), 0
         self._one_at_a_time = threading.Lock()
         self.taken = 0
-        self._clocks: dict[tuple[bool, bool], Any] = {}
+        self._clock = functools.cache(self._made_clock)
         self._closures: Any = None
         self._calls = itertools.count(1)
         self.skips = skipping.Skips(task.unwanted, self._root, self._passed, lambda: self.taken)
@@ -219,22 +219,19 @@ class Interceptor:
 
         self._closures = closure
         clock = functools.partial(self._clock, hot=call.hot)
-        of_ranks = self._ranks
-        return self._closures.ClosureBench(call, self._task.seed, clock, self.is_users, self._task.checkout, of_ranks)
+        task = self._task
+        return closure.ClosureBench(call, task.seed, clock, self.is_users, task.checkout, self._ranks)
 
-    def _clock(self, gpu: bool, hot: bool) -> Any:
-        """The clock of the device, or the host's for closures that never touch one; made once."""
+    def _made_clock(self, gpu: bool, hot: bool) -> Any:
+        """The clock of the device, or the host's for closures that never touch one."""
+        from .. import clocks
+
         gpu = gpu and self._task.gpu
-        if (gpu, hot) not in self._clocks:
-            from .. import clocks
-
-            flush = 0 if hot else self._task.flush_bytes
-            torch = sys.modules["torch"]
-            device = torch.device("cuda", torch.cuda.current_device()) if gpu else None
-            barrier = self._ranks.barrier(gpu)
-            made = clocks.DeviceClock(device, flush, barrier) if gpu else clocks.HostClock(flush, barrier)
-            self._clocks[gpu, hot] = made
-        return self._clocks[gpu, hot]
+        flush, barrier = 0 if hot else self._task.flush_bytes, self._ranks.barrier(gpu)
+        if not gpu:
+            return clocks.HostClock(flush, barrier)
+        torch = sys.modules["torch"]
+        return clocks.DeviceClock(torch.device("cuda", torch.cuda.current_device()), flush, barrier)
 
     def _passed(self, keys: Sequence[str]) -> None:
         """Closures of a call that was not made: what comes after it has the names that it has always."""
@@ -478,8 +475,8 @@ def _fields(value: Any) -> Iterable[tuple[str, Any]]:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         flat = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
     elif isinstance(value, dict):
-        named = [(key, one) for key, one in value.items() if isinstance(key, str) and key.isidentifier()]
-        flat = [(key, one) for key, one in named if not isinstance(one, float)]  # results, perhaps
+        named = ((key, one) for key, one in value.items() if not isinstance(one, float))  # a result, perhaps
+        flat = [(key, one) for key, one in named if isinstance(key, str) and key.isidentifier()]
     else:
         return ()
     inner = [pair for _, one in flat if isinstance(one, dict) for pair in _fields(one)]

@@ -164,13 +164,12 @@ class OwnClocks:
 
     def elapsed(self, start: Any, end: Any) -> Any:
         """start.elapsed_time(end): milliseconds."""
-        _, _, seconds = self._pairs.get((id(start), id(end)), (None, None, None))
-        frame = sys._getframe(1)
-        if (id(start), id(end)) not in self._pairs and self._to.wants(frame):
+        pair, frame = self._pairs.get((id(start), id(end))), sys._getframe(1)
+        if pair is None and self._to.wants(frame):
             line = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
             told = f"{line}: its events are recorded apart, not in one list of statements"
             self.untaken += [told] if told not in self.untaken else []
-        return start.elapsed_time(end) if seconds is None else 1e3 * seconds
+        return start.elapsed_time(end) if pair is None or pair[2] is None else 1e3 * pair[2]
 
     @staticmethod
     def after(begin: Any, seconds: float) -> Any:
@@ -277,12 +276,11 @@ class _Rewriter(ast.NodeTransformer):
         left = list(statements)
         while left:
             first = left.pop(0)
-            if isinstance(first, ast.With) and self._profiles(first) and not _has_clock(first):
-                done += self._of_profiler(first)
-                continue
-            if isinstance(first, ast.With) and self._profiles(first) and not self._is_read(first.items[0]):
-                done += first.body
-                continue
+            if isinstance(first, ast.With) and self._profiles(first):
+                timed = _has_clock(first)
+                if not (timed and self._is_read(first.items[0])):
+                    done += first.body if timed else self._of_profiler(first)
+                    continue
             done.append(first)
             begins = self._begins(first)
             if begins is None:
@@ -652,8 +650,7 @@ def _called(body: Sequence[ast.stmt]) -> ast.expr | None:
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    made: ast.expr = ast.parse(ast.unparse(target), mode="eval").body
-    return made
+    return ast.parse(ast.unparse(target), mode="eval").body
 
 
 def _load(name: str) -> ast.Name:

@@ -21,7 +21,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import FrameType, ModuleType
+from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
 from ...channel import ADDRESS, free_port
@@ -49,8 +49,6 @@ class Ranks:
 
     def __init__(self, rank: int = 0, world: int = 1, port: int = 0, store: str = "") -> None:
         self.rank, self.world, self._port, self._store_file = rank, world, port, store
-        self._host: Any = None
-        self._device: Any = None
         self._server: Any = None
         self._processes: list[Any] = []
         self.before_group: Callable[[FrameType], None] = lambda frame: None
@@ -93,11 +91,17 @@ class Ranks:
     def meet(self) -> None:
         """Wait until all ranks are here."""
         if self.world > 1:
-            self._hosts().barrier().wait()
+            self._hosts.barrier().wait()
 
     def any(self, holds: bool) -> bool:
         """Whether something holds on some rank."""
-        return bool(self._sum(int(holds))) if self.world > 1 else holds
+        if self.world == 1:
+            return holds
+        import torch
+
+        token = torch.tensor([int(holds)])
+        self._hosts.allreduce([token]).wait()
+        return bool(token)
 
     def all(self, holds: bool) -> bool:
         """Whether something holds on every rank."""
@@ -111,35 +115,26 @@ class Ranks:
             return self.meet
         import torch
 
-        group, token = self._devices(), torch.zeros(1, device="cuda")
+        group, token = self._devices, torch.zeros(1, device="cuda")
         return lambda: group.allreduce([token]).wait()
 
-    def _sum(self, number: int) -> int:
-        import torch
-
-        token = torch.tensor([number])
-        self._hosts().allreduce([token]).wait()
-        return int(token.item())
-
+    @functools.cached_property
     def _hosts(self) -> Any:
         """A group of the harness: those of the script are its own, and may be none."""
-        if self._host is None:
-            import torch.distributed as dist
+        import torch.distributed as dist
 
-            kind = dist.ProcessGroupGloo
-            options = kind._Options()
-            options._devices, options._timeout = [kind.create_device(hostname=ADDRESS)], PATIENCE
-            self._host = kind(self._shared("hosts"), self.rank, self.world, options)
-        return self._host
+        kind = dist.ProcessGroupGloo
+        options = kind._Options()
+        options._devices, options._timeout = [kind.create_device(hostname=ADDRESS)], PATIENCE
+        return kind(self._shared("hosts"), self.rank, self.world, options)
 
+    @functools.cached_property
     def _devices(self) -> Any:
-        if self._device is None:
-            import torch.distributed as dist
+        import torch.distributed as dist
 
-            options = dist.ProcessGroupNCCL.Options()
-            options.config.max_ctas = 1  # a communicator of few buffers: it sends 4 bytes
-            self._device = dist.ProcessGroupNCCL(self._shared("devices"), self.rank, self.world, options)
-        return self._device
+        options = dist.ProcessGroupNCCL.Options()
+        options.config.max_ctas = 1  # a communicator of few buffers: it sends 4 bytes
+        return dist.ProcessGroupNCCL(self._shared("devices"), self.rank, self.world, options)
 
     @functools.cached_property
     def _store(self) -> Any:
@@ -157,10 +152,10 @@ class Ranks:
         """torch.distributed: the groups of a script meet at its side's store; on_cpu: by gloo."""
         if not hasattr(module, "init_process_group"):
             return
-        if self.world > 1 and self.rank == 0 and self._server is None:
-            self._server = module.TCPStore(ADDRESS, self._port, None, True, wait_for_workers=False)
-        link = functools.partial(module.TCPStore, ADDRESS, self._port, None, False)
+        link = functools.partial(module.TCPStore, ADDRESS, self._port, None)
         if self.world > 1:
+            if self.rank == 0:
+                self._server = link(True, wait_for_workers=False)
             module.TCPStore = self._own_store(module.TCPStore)
         times = itertools.count()
         real = module.init_process_group
@@ -173,7 +168,7 @@ class Ranks:
             if self.world > 1:
                 self.before_group(sys._getframe(1))
                 if asked.get("store") is None:  # a second group must not find the keys of the first
-                    asked |= {"init_method": None, "store": module.PrefixStore(f"group {next(times)}", link())}
+                    asked |= {"init_method": None, "store": module.PrefixStore(f"group {next(times)}", link(False))}
                 asked |= {"rank": self.rank, "world_size": self.world}
             if on_cpu:
                 asked |= {"backend": "gloo", "device_id": None}
@@ -255,7 +250,7 @@ class Ranks:
         def spawn(fn: Any, args: Sequence[Any] = (), nprocs: int = 1, join: bool = True, *_: Any, **__: Any) -> Any:
             with self._of_a_process(nprocs, name):
                 fn(self.rank, *args)
-            return None if join else Joined()
+            return None if join else JOINED
 
         return spawn
 
@@ -380,22 +375,15 @@ TORCHRUN = ("torch.distributed.run", "torch.distributed.launch")
 
 def of_torchrun(command: Any) -> list[str] | None:
     """The arguments of a command that is torchrun, None for another one."""
-    words = shlex.split(command) if isinstance(command, str) else [os.fsdecode(one) for one in command]
+    words = shlex.split(command) if isinstance(command, str) else list(map(os.fsdecode, command))
     if os.path.basename(words[0] if words else "") == "torchrun":
         return words[1:]
     at = next((at for at, word in enumerate(words) if word in TORCHRUN and words[at - 1] == "-m"), None)
     return None if at is None else words[at + 1 :]
 
 
-class Joined:
-    """Of processes that a script started: they have ended well."""
-
-    exitcode = 0
-    processes: Sequence[Any] = ()
-
-    def join(self, *_: Any, **__: Any) -> bool:
-        """At once."""
-        return True
+JOINED = SimpleNamespace(join=lambda *_, **__: True, exitcode=0, processes=())
+"""Processes that a script started: they have ended well."""
 
 
 def _without(function: Any, **instead: Any) -> Any:

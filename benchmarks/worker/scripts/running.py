@@ -159,7 +159,7 @@ def _change(name: str, to: Interceptor, ranks: Ranks, what: ScriptTask, programs
     if replace := timers.replacement(name):
         return lambda module: replace(module, to)
     on_cpu: dict[str, Change] = {
-        "triton.runtime.driver": of_triton_driver,
+        "triton.runtime.driver": lambda module: module.driver.set_active(HostDriver()),  # there is none to load
         "triton.runtime.interpreter": lambda module: of_triton_interpreter(module, lambda: to.busy),
     }
     changes: dict[str, Change] = {
@@ -198,13 +198,13 @@ def _files(what: ScriptTask) -> JsonObject:
     root = what.checkout.rstrip(os.sep) + os.sep
     inside, elsewhere = set(), {}
     for name, module in list(sys.modules.items())[: MOST_FILES * 5]:
-        file = getattr(module, "__file__", None)
+        file, package = getattr(module, "__file__", None), name.partition(".")[0]
         if not isinstance(file, str) or name == "__main__":
             continue
         if file.startswith(root) and "site-packages" not in file[len(root) :]:
-            inside.add(name.partition(".")[0])
-        elif name.partition(".")[0] in what.packages:
-            elsewhere.setdefault(name.partition(".")[0], os.path.dirname(file))
+            inside.add(package)
+        elif package in what.packages:
+            elsewhere.setdefault(package, os.path.dirname(file))
     return {"inside": sorted(inside), "elsewhere": elsewhere}
 
 
@@ -234,7 +234,7 @@ class Programs:
             return
         command = arguments[1] if event == "subprocess.Popen" else arguments[0]
         words = command if isinstance(command, (list, tuple)) else [command]
-        said = " ".join(os.fsdecode(one) if isinstance(one, (bytes, Path)) else str(one) for one in words)
+        said = " ".join(map(os.fsdecode, words))
         if self._times(said.split()):
             self._note(sys._getframe(1), said)
 
@@ -339,12 +339,10 @@ class HostStream(contextlib.nullcontext[None]):
     wait_stream = wait_event = record_event = synchronize
 
 
-class HostDevice(contextlib.nullcontext[None]):
+class HostDevice(HostStream):
     """torch.cuda.device: the one device there is."""
 
-    def __init__(self, *_: Any) -> None:
-        super().__init__()
-        self.idx = 0
+    idx = 0
 
 
 def of_torch(torch: Any, world: int) -> None:
@@ -356,9 +354,7 @@ def of_torch(torch: Any, world: int) -> None:
         """Every call of torch: devices among its arguments become the CPU."""
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func is torch.Tensor.cuda:
-                return args[0]
-            if func in (torch.Tensor.pin_memory, torch.Tensor.record_stream):
+            if func in (torch.Tensor.cuda, torch.Tensor.pin_memory, torch.Tensor.record_stream):
                 return args[0]
             named = {key: _cpu(torch, one) if key == "device" else one for key, one in (kwargs or {}).items()}
             named.pop("pin_memory", None)
@@ -396,11 +392,6 @@ class HostDriver:
     get_current_stream = get_current_device
 
 
-def of_triton_driver(module: Any) -> None:
-    """Have Triton ask the CPU: there is no driver to load."""
-    module.driver.set_active(HostDriver())
-
-
 def of_triton_interpreter(module: Any, timing: Callable[[], bool]) -> None:
     """Interpret a launch unless a closure is looked at or timed."""
     launch = module.GridExecutor.__call__
@@ -415,18 +406,17 @@ def of_triton_interpreter(module: Any, timing: Callable[[], bool]) -> None:
 
 
 def _cpu(torch: Any, value: Any) -> Any:
-    if isinstance(value, torch.device) and value.type in GPUS:
-        return torch.device("cpu")
-    if isinstance(value, str) and value.partition(":")[0] in GPUS:
-        return "cpu"
-    return torch.device("cpu") if type(value) is int else value
+    named = str(value).partition(":")[0] if isinstance(value, (torch.device, str)) else ""
+    return torch.device("cpu") if named in GPUS or type(value) is int else value
 
 
 def _answer_for_the_device(torch: Any, world: int) -> None:
     """The questions that scripts ask before they time; what no CPU can answer raises as without a GPU."""
     cuda = torch.cuda
     answers = {
-        **dict.fromkeys(("synchronize", "set_device", "init", "manual_seed", "manual_seed_all", "_sleep", *EMPTIES)),
+        **dict.fromkeys(
+            ("synchronize", "set_device", "init", "manual_seed", "manual_seed_all", "_sleep", "_lazy_init", *EMPTIES)
+        ),
         **dict.fromkeys(("current_device", *SIZES), 0),
         **dict.fromkeys(("current_stream", "default_stream"), HostStream()),
         "is_available": True,
@@ -435,7 +425,6 @@ def _answer_for_the_device(torch: Any, world: int) -> None:
         "get_device_capability": (0, 0),
         "get_device_properties": _properties(torch),
         "stream": contextlib.nullcontext(),
-        "_lazy_init": None,
     }
     for name, value in answers.items():
         setattr(cuda, name, _answering(name, value))

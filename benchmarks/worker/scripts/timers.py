@@ -45,16 +45,11 @@ def _replaced(original: Any, to: Interceptor, timed: Callable[..., Any]) -> Any:
     return timer
 
 
-def _replace(owner: Any, names: Sequence[str], to: Interceptor, timed: Callable[..., Any]) -> None:
+def _replace(names: Sequence[str], timed: Callable[..., Any], owner: Any, to: Interceptor) -> None:
     """Replace those timers of a module or class that it has.  timed: (name, original, interceptor, frame, ...)."""
     for name in names:
         if original := getattr(owner, name, None):
             setattr(owner, name, _replaced(original, to, functools.partial(timed, name, original, to)))
-
-
-def of_triton(module: Any, to: Interceptor) -> None:
-    """Replace the timers of triton.testing."""
-    _replace(module, DO_BENCH, to, _do_bench)
 
 
 def _do_bench(
@@ -85,11 +80,6 @@ def quantile(times: Sequence[float], share: float) -> float:
     return float(torch.quantile(torch.tensor(times, dtype=torch.float64), share))
 
 
-def of_iris(module: Any, to: Interceptor) -> None:
-    """Replace iris.do_bench."""
-    _replace(module, ("do_bench",), to, _iris_do_bench)
-
-
 def _iris_do_bench(name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
     """Ranks meet by our barrier, not by the timer's; what iris.bench sweeps names the closure."""
     swept = frame.f_locals.get("params")
@@ -118,7 +108,7 @@ def of_torch(module: Any, to: Interceptor) -> None:
         times = [statistics.fmean(timing.seconds)] if name == "timeit" else list(timing.seconds)
         return module.common.Measurement(number, [number * one for one in times], spec)
 
-    _replace(module.Timer, ("timeit", "blocked_autorange", "adaptive_autorange"), to, timed)
+    _replace(("timeit", "blocked_autorange", "adaptive_autorange"), timed, module.Timer, to)
 
 
 def statement(stmt: str, setup: str, names: Mapping[str, Any]) -> Call:
@@ -147,7 +137,7 @@ def of_timeit(module: Any, to: Interceptor) -> None:
         self.ridgeline_asked = _asked(init, (self, *args), kwargs)
 
     module.Timer.__init__ = asked
-    _replace(module.Timer, ("timeit", "repeat", "autorange"), to, _timeit)
+    _replace(("timeit", "repeat", "autorange"), _timeit, module.Timer, to)
 
 
 def _timeit(name: str, original: Any, to: Interceptor, frame: Any, timer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -170,7 +160,7 @@ def of_aiter(module: Any, to: Interceptor) -> None:
     """Replace run_perftest and @perftest; both give (output, us)."""
     if hasattr(module, "perftest"):
         module.perftest = _perftest(module.perftest, to)
-    _replace(module, ("run_perftest",), to, _run_perftest)
+    _replace(("run_perftest",), _run_perftest, module, to)
 
 
 def _perftest(original: Any, to: Interceptor) -> Any:
@@ -209,11 +199,6 @@ def _output_and_us(to: Interceptor, frame: Any, name: str, function: Any, args: 
 # ---- flashinfer --------------------------------------------------------------------------------------------------
 
 
-def of_flashinfer(module: Any, to: Interceptor) -> None:
-    """Replace bench_gpu_time and its kin; each gives a list of ms."""
-    _replace(module, BENCH_GPU_TIME, to, _bench_gpu_time)
-
-
 def _bench_gpu_time(
     name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args: Any, **kwargs: Any
 ) -> list[float]:
@@ -233,11 +218,11 @@ def _asked(original: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
 
 
 REPLACED: dict[str, Replace] = {
-    "triton.testing": of_triton,
+    "triton.testing": functools.partial(_replace, DO_BENCH, _do_bench),
     "torch.utils.benchmark.utils.timer": of_torch,
     "timeit": of_timeit,
-    "iris.util": of_iris,
-    "flashinfer.testing.utils": of_flashinfer,
+    "iris.util": functools.partial(_replace, ("do_bench",), _iris_do_bench),
+    "flashinfer.testing.utils": functools.partial(_replace, BENCH_GPU_TIME, _bench_gpu_time),
 }
 """By module; and a module whose last name is TEST_COMMON is taken for aiter's, or a copy of it."""
 
