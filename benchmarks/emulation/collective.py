@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from mmap import mmap
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,7 +79,7 @@ class _Build:
         from kernels.spec import Place
         from kernels.symmetric_heap import SymmetricHeap
 
-        self.views = [torch.zeros(HEAP_BYTES, dtype=torch.uint8) for _ in range(case.world)]
+        self.views = [torch.frombuffer(mmap(-1, HEAP_BYTES), dtype=torch.uint8) for _ in range(case.world)]
         memory = SimpleNamespace(
             home="emulation",
             device="cpu",
