@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import operator
 import platform
 import sys
@@ -35,6 +36,10 @@ OF_A_GPU = "torch/cuda/"
 LIMITS = {"memory": ("memory",), "compute": ("MFMA issue", "LDS")}
 """What a case can be bound by, and the units that are then asked how long they are busy at least."""
 
+YOUNG_OBJECTS = 100_000
+"""After so many new ones Python looks for cycles: what translates a kernel makes many that stay, and each look after
+Python's own 700 passes over them."""
+
 
 class SmallCases:
     """The small cases of a tree, in a fixed order."""
@@ -43,6 +48,7 @@ class SmallCases:
         self._kernels: dict[str, Any] = {}
         self._cases: list[SmallCase] = []
         sys.modules["torch"].set_num_threads(1)
+        gc.set_threshold(YOUNG_OBJECTS)
 
     def listing(
         self, kernels: list[str], backends: list[str], arches: list[str], counted: bool, modules: list[str]
