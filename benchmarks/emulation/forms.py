@@ -1,6 +1,6 @@
-"""Instructions that differ in nothing but the numbers of their vector registers: their code is traced once.
+"""Instructions that differ in nothing but the numbers of their registers: their code is traced once.
 
-A kernel has some 40 encodings of each.  Which parameters of the code hold which register is seen by tracing two
+A kernel has some 100 encodings of each.  Which parameters of the code hold which register is seen by tracing two
 instructions with registers of their own.
 """
 
@@ -9,13 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-FIRST, SECOND = (8, 72, 136, 200), (50, 180, 20, 100)
-"""Registers of two instructions of a form, by operand: each operand's numbers are another distance apart."""
+VECTORS = ((8, 50), (72, 180), (136, 20), (200, 100))
+SCALARS = ((4, 64), (24, 4), (44, 80), (64, 28))
+"""Registers of two instructions of a form, by operand: each operand's numbers are another distance apart.  No scalar
+operand has more than 16 registers."""
 
-BY_THEMSELVES = ("V_READ", "V_WRITELANE", "V_SWAP", "V_PERMLANE")
-"""Operations whose fields of vector registers hold scalar ones, or that write two operands, which may be the same."""
+ORDINARY = 102
+"""Scalar registers from here on have a meaning of their own, or are constants."""
+
+BY_THEMSELVES = ("V_SWAP", "V_PERMLANE")
+"""Operations that write two operands, which may be the same."""
+
+
+class Place(NamedTuple):
+    """A field of an instruction that holds a register's number: its lowest bit, its bits as a mask, by how many places
+    the number is shifted there, and whether the register is a vector."""
+
+    low: int
+    mask: int
+    shift: int
+    is_vector: bool
 
 
 @dataclass(frozen=True)
@@ -47,47 +62,67 @@ class Form:
 
 
 @cache
-def _fields(form: type) -> tuple[tuple[int, int], ...]:
-    """(lowest bit, bits that say vector register) of the fields that can hold one."""
-    from tinygrad.renderer.amd.dsl import SrcField
+def _fields(form: type) -> tuple[tuple[int, int, int, int], ...]:
+    """(lowest bit, mask, number of the register of 0, shift) of the fields that can hold one; vector registers are
+    numbered from 256."""
+    from tinygrad.renderer.amd.dsl import AlignedSGPRField, SrcField
 
-    fields = [field for _, field in form._fields if isinstance(field, SrcField)]  # type: ignore[attr-defined]
-    return tuple((field.lo, 256 - field._valid_range[0]) for field in fields if field._valid_range[1] == 511)
+    found = []
+    for _, field in form._fields:  # type: ignore[attr-defined]
+        if isinstance(field, SrcField):
+            found.append((field.lo, field.mask, field._valid_range[0], 0))
+        elif isinstance(field, AlignedSGPRField):
+            found.append((field.lo, field.mask, 0, field._align.bit_length() - 1))
+    return tuple(found)
 
 
-def places(inst: Any) -> tuple[int, ...]:
-    """The lowest bits of the fields that hold numbers of vector registers; none where they could mean others."""
+def places(inst: Any) -> tuple[Place, ...]:
+    """The fields that hold numbers of registers; none where they could mean others."""
     if inst.op.name.startswith(BY_THEMSELVES) or getattr(inst, "s0", 0) or getattr(inst, "s1", 0):
         return ()
-    return tuple(low for low, flag in _fields(type(inst)) if inst._raw >> low & flag == flag)
+    found = []
+    for low, mask, first, shift in _fields(type(inst)):
+        number = first + ((inst._raw >> low & mask) << shift)
+        if number >= 256:
+            found.append(Place(low, 255, 0, True))
+        elif number < ORDINARY:
+            found.append(Place(low, 127 >> shift, shift, False))
+    return tuple(found)
 
 
-def without_registers(inst: Any, lows: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+def without_registers(inst: Any, fields: Sequence[Place]) -> tuple[int, tuple[int, ...]]:
     """(its bits with registers 0, their numbers)."""
-    raw = inst._raw
-    for low in lows:
-        raw &= ~(255 << low)
-    return raw, tuple(inst._raw >> low & 255 for low in lows)
+    raw, numbers = inst._raw, list[int]()
+    for one in fields:
+        numbers.append((inst._raw >> one.low & one.mask) << one.shift)
+        raw &= ~(one.mask << one.low)
+    return raw, tuple(numbers)
 
 
-def with_registers(inst: Any, lows: Sequence[int], registers: Sequence[int]) -> bytes:
+def with_registers(inst: Any, fields: Sequence[Place], registers: Sequence[int]) -> bytes:
     """The instruction with other registers."""
-    raw, _ = without_registers(inst, lows)
-    for low, number in zip(lows, registers, strict=False):
-        raw |= number << low
+    raw, _ = without_registers(inst, fields)
+    for one, number in zip(fields, registers, strict=False):
+        raw |= number >> one.shift << one.low
     return bytes(raw.to_bytes(inst.size(), "little"))
 
 
-def learned(first: Traced, second: Traced) -> Form | None:
-    """The form of two instructions that have the registers FIRST and SECOND; None where they share no code."""
+def examples(fields: Sequence[Place]) -> list[tuple[int, int]]:
+    """Of each field the registers of the two instructions by which a form is learned."""
+    vectors, scalars = iter(VECTORS), iter(SCALARS)
+    return [next(vectors if one.is_vector else scalars) for one in fields]
+
+
+def learned(first: Traced, second: Traced, registers: Sequence[tuple[int, int]]) -> Form | None:
+    """The form of two instructions that have these registers; None where they share no code."""
     if first.rereads or (first.text, first.vectors) != (second.text, second.vectors):
         return None
-    apart = {a - b: operand for operand, (a, b) in enumerate(zip(FIRST, SECOND, strict=True))}
+    apart = {a - b: operand for operand, (a, b) in enumerate(registers)}
     offsets, operands = list[int](), list[int | None]()
     for a, b in zip(first.parameters, second.parameters, strict=True):
         if a != b and a - b not in apart:
             return None
         operand = apart[a - b] if a != b else None
         operands.append(operand)
-        offsets.append(a if operand is None else a - FIRST[operand])
+        offsets.append(a if operand is None else a - registers[operand][0])
     return Form(first.text, tuple(offsets), tuple(operands), first.vectors)

@@ -23,8 +23,8 @@ class Effects:
 
     v: (parameter, value, lanes that are written); s: (parameter, value) of 32 or 64 bits; scc; goes: of a branch.
     refused: where the executor is asked, which says why.
-    accesses: those to memory.  rereads: a vector register is read after one was written, so that it matters which of
-    the operands are the same.
+    accesses: those to memory.  rereads: a register is read after one was written, so that it matters which of the
+    operands are the same.
     """
 
     graph: Graph
@@ -130,6 +130,7 @@ class SymbolicWave:
         """A scalar register's value."""
         if register in self.written_s:
             return self.written_s[register]
+        self.effects.rereads |= bool(self.effects.s)
         return self.graph.node("s", (), U32, self.graph.parameter(register))
 
     def vector(self, register: int) -> Node:
@@ -144,6 +145,7 @@ class SymbolicWave:
             return Symbols(self.graph, wrapped(self.graph.node("exec", (), U64)), None)
         if {register, register + 1} & self.written_s.keys():
             raise Untraceable("a pair that was written")
+        self.effects.rereads |= bool(self.effects.s)
         return Symbols(self.graph, wrapped(self.graph.node("s64", (), U64, self.graph.parameter(register))), None)
 
     def v64(self, register: int) -> Symbols:

@@ -56,15 +56,16 @@ _forms: dict[tuple[str, type, int], forms.Form | None] = {}
 
 
 def _by_form(instruction: Instruction, arch: str) -> forms.Traced | None:
-    """By those that differ in the numbers of vector registers; None where it has none or they share no code."""
+    """By those that differ in the numbers of registers; None where it has none or they share no code."""
     inst = instruction.inst
     places = forms.places(inst)
     bits, registers = forms.without_registers(inst, places)
     key = arch, type(inst), bits
     if places and key not in _forms:
-        images = [forms.with_registers(inst, places, numbers) for numbers in (forms.FIRST, forms.SECOND)]
+        examples = forms.examples(places)
+        images = [forms.with_registers(inst, places, numbers) for numbers in zip(*examples, strict=True)]
         try:
-            _forms[key] = forms.learned(*(_traced(known(image, 0, arch)) for image in images))
+            _forms[key] = forms.learned(*(_traced(known(image, 0, arch)) for image in images), examples)
         except UNTRACED:
             _forms[key] = None
     form = _forms.get(key)

@@ -62,7 +62,7 @@ def differences(cases, arch, seeds):
     """What native code does otherwise than the executor."""
     texts, made, wrong = {}, [], []
     for case in cases:
-        alike = known(forms.with_registers(case.inst, forms.places(case.inst), [30] * 4), 0, arch)
+        alike = known(forms.with_registers(case.inst, forms.places(case.inst), [28] * 9), 0, arch)
         assert translation._by_form(alike, arch) in (None, translation._traced(alike)), case
         one = known(case.inst.to_bytes(), 0, arch)
         how = translation._by_form(one, arch) or translation._traced(one)
