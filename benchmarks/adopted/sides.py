@@ -197,14 +197,14 @@ class ScriptCase(CaseRun):
 
     def _compare(self, base: PlannedArm, head: PlannedArm) -> None:
         """Outputs of both sides from equal random numbers: base is the reference."""
+        if not self._seen[base.key]["repeats"]:
+            self.warnings.append("not compared: equal calls give different outputs (base)")
+            return
         stale = [arm for arm in (base, head) if self._seen[arm.key].get("stale")]
         if stale == [head]:
             self.give_up(head, Failure(Status.WRONG, STALE))
             return
         self.warnings += [f"{arm.role}: {STALE}" for arm in stale]
-        if not self._seen[base.key]["repeats"]:
-            self.warnings.append("not compared: equal calls give different outputs (base)")
-            return
         also = "" if self._seen[head.key]["repeats"] else "equal calls give different outputs in head alone"
         if (bits := self._seen[base.key]["bits"]) and bits == self._seen[head.key]["bits"]:
             return  # the same, bit by bit

@@ -119,12 +119,14 @@ def test_a_script_may_stand_between_a_process_and_its_starter(tmp_path):
     assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr
 
 
-def test_a_zombie_does_not_live():
+def test_a_zombie_does_not_live_nor_what_is_at_its_end(monkeypatch):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     until(lambda: not lifetime.lives(ended.pid))
     ended.wait()
     assert not lifetime.lives(ended.pid)
     assert lifetime.lives(os.getpid())
+    monkeypatch.setattr(lifetime, "PF_EXITING", -1)  # any flag
+    assert not lifetime.lives(os.getpid())
 
 
 # Orphans are found, known by name, and ended; what ends by itself is not counted.

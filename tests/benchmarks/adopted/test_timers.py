@@ -222,6 +222,12 @@ def test_outputs_that_change_from_call_to_call_are_not_compared():
     assert "keep_outputs" not in base.asked
 
 
+def test_a_side_that_needs_no_rank_late_is_the_only_measure():
+    stale = AnsweringSide(examine={**FACTS, "stale": True})
+    assert run_case(AnsweringSide(), stale)[1]["head"]["status"] == Status.WRONG
+    assert ["base" in one for one in run_case(stale, stale)[0].warnings] == [True, False]
+
+
 @pytest.mark.parametrize(("bits", "asks"), [("a", False), ("b", True), ("", True)])
 def test_outputs_of_the_same_bits_need_not_be_sent(bits, asks):
     base = AnsweringSide(examine={**FACTS, "bits": "a" if bits else ""})
