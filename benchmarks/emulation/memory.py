@@ -320,7 +320,8 @@ class Accesses:
             self.keep_local(self._local(w, where, inside, data.shape[1]), data)
 
     def _local(self, w: Waves, addresses: Any, active: Any, size: int) -> Any:
-        """Offsets of accesses in the LDS of all workgroups: [accesses]."""
+        """Offsets of accesses in the LDS of all workgroups: [accesses].  Sums with a constant are of 32 bits."""
+        addresses = addresses & 0xFFFFFFFF
         wrong = ((addresses < 0) | (addresses + size > self.lds_bytes)) & active
         if wrong.any():
             wave, lane = (int(one) for one in np.argwhere(wrong)[0])

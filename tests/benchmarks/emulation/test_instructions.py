@@ -69,9 +69,9 @@ def test_atomics_of_the_lds(name, dtype, start):
     size = count * np.dtype(dtype).itemsize
     lds = np.full((4, count), start, dtype)
     given = (np.arange(LANES * count).reshape(LANES, count) - 60).astype(dtype)
-    run(encoded("DS", f"DS_{name}", addr=256 + 10, data0=256 + 20), {10: PLACES * size, **words(given)}, lds=lds)
-    how = {"MIN": np.minimum, "MAX": np.maximum}
-    function = how.get(name[:3], np.add)
+    inst = encoded("DS", f"DS_{name}", addr=266, data0=276, offset0=16)
+    run(inst, {10: PLACES * size - 16, **words(given)}, lds=lds)  # a sum of 32 bits
+    function = {"MIN": np.minimum, "MAX": np.maximum}.get(name[:3], np.add)
     expected = [
         function.reduce(np.concatenate([np.full((1, count), start, dtype), given[place::4]]), dtype=dtype)
         for place in range(4)
