@@ -322,7 +322,7 @@ class Accesses:
     def _local(self, w: Waves, addresses: Any, active: Any, size: int) -> Any:
         """Offsets of accesses in the LDS of all workgroups: [accesses].  Sums with a constant are of 32 bits."""
         addresses = addresses & 0xFFFFFFFF
-        wrong = ((addresses < 0) | (addresses + size > self.lds_bytes)) & active
+        wrong = (addresses + size > self.lds_bytes) & active
         if wrong.any():
             wave, lane = (int(one) for one in np.argwhere(wrong)[0])
             where = int(addresses[wave, lane])
