@@ -115,7 +115,7 @@ class Accesses:
 
     def add_scratch(self, workgroups: int, lane_bytes: int) -> None:
         """Private memory of every lane, zero at first: of a wave's lanes one after the other."""
-        self.scratch_bytes = lane_bytes
+        self.scratch_bytes = np.array([lane_bytes])
         if lane_bytes:
             everything = np.zeros(workgroups * MOST_WAVES * LANES * lane_bytes, np.uint8)
             self.memory.add(SCRATCH, everything, "scratch memory")
@@ -209,14 +209,11 @@ class Accesses:
         register = inst.addr.offset - VECTOR if inst.sve else None
 
         def address(w: Waves) -> tuple[Any, Any]:
-            offset = np.full((len(w), LANES), fixed, np.int64)
-            if register is not None:
-                offset += w.v[register]
+            offset = (np.zeros(LANES, np.int64) if register is None else w.v[register].astype(np.int64)) + fixed
             if base not in OFF:
-                offset += w.s[base].astype(np.int64)[:, None]
-            if ((offset < 0) | (offset + size > self.scratch_bytes))[w.active].any():
-                where = int(offset[w.active].max())
-                raise Fault(f"{size} bytes of scratch memory at {where}: a lane has {self.scratch_bytes} bytes")
+                offset = offset + w.s[base].astype(np.int64)[:, None]
+            outside = w.active & ((offset < 0) | (offset + size > self.scratch_bytes))
+            refuse(outside, lambda: Fault(f"{size} bytes of scratch memory: a lane has {self.scratch_bytes[0]} bytes"))
             wave = w.ids[:, 0] * MOST_WAVES + w.ids[:, 1]
             lane = wave[:, None] * LANES + np.arange(LANES)
             return (lane * self.scratch_bytes + offset + SCRATCH).astype(np.uint64), w.active

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from . import forms, library
 from .code_object import KernelCode
 from .counts import VECTOR, class_of
@@ -29,7 +31,7 @@ UNTRACED = (Untraceable, Unlowered, Unknown, TypeError, ValueError, AttributeErr
 _accesses = TracedAccesses()
 """Of no launch."""
 
-_known: dict[tuple[str, bytes], Compiled] = {}
+_known: dict[tuple[str, int, bytes], Compiled] = {}
 
 
 def compiled(instruction: Instruction, machine: Machine, texts: dict[str, str]) -> Compiled:
@@ -45,11 +47,17 @@ def compiled(instruction: Instruction, machine: Machine, texts: dict[str, str]) 
         if instruction.name.startswith("V_MFMA"):
             text, numbers = product(product_of(instruction.inst, instruction.name, machine.code.arch))
             return _compiled(text, numbers, texts)
-        one = _by_form(instruction, machine.code.arch) or _traced(instruction)
+        one = None if _is_scratch(instruction) else _by_form(instruction, machine.code.arch)
+        one = one or _traced(instruction)
     except UNTRACED:
         return Compiled(UNKNOWN, ())
     last = max((one.parameters[place] for place in one.vectors), default=-1)
     return _compiled(one.text, one.parameters, texts, last + 1)
+
+
+def _is_scratch(instruction: Instruction | None) -> bool:
+    """Whether it accesses private memory, whose bytes of a lane are the kernel's."""
+    return instruction is not None and instruction.name.startswith("SCRATCH")
 
 
 _forms: dict[tuple[str, type, int], forms.Form | None] = {}
@@ -94,8 +102,9 @@ def translated(code: KernelCode, machine: Machine) -> list[Any]:
     """What describes a kernel's program, to be kept, after its functions are there."""
     instructions, texts = reachable(code, machine), dict[str, str]()
     each = []
+    _accesses.scratch_bytes = np.array([code.scratch_bytes])
     for at, one in sorted(instructions.items()):
-        key = (code.arch, code.image[at : at + (one.size if one else 0)])
+        key = (code.arch, code.scratch_bytes * _is_scratch(one), code.image[at : at + (one.size if one else 0)])
         if one and (key not in _known or _known[key].name not in texts and not library.provide({_known[key].name}, {})):
             _known[key] = compiled(one, machine, texts)
         each.append((at, one, _known[key] if one else Compiled(UNKNOWN, (), 0)))

@@ -117,6 +117,23 @@ class EmulatedDriver:
 
         return torch.get_device_module(self._device.partition(":")[0])
 
+    @staticmethod
+    def is_active() -> bool:
+        """Whether Triton may choose it."""
+        return True
+
+    def set_current_device(self, device: int) -> None:
+        """The only one is current."""
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        """What a timer overwrites between two calls: nothing is cached here."""
+        import torch
+
+        return torch.empty(0, dtype=torch.int, device=self._device)
+
+    def clear_cache(self, cache: Any) -> None:
+        """Nothing is cached."""
+
     def get_benchmarker(self) -> Any:
         """What times a call."""
         from triton.testing import do_bench
@@ -135,6 +152,7 @@ class EmulatedDriver:
         configuration = {**_constants(source), **_options(metadata)}
 
         def run(x: int, y: int, z: int, stream: int, function: bytes, *rest: Any) -> None:
+            about, enter, leave = rest[1:AHEAD]
             given = rest[AHEAD : AHEAD + len(kinds)]
             if any(kind != "constexpr" for kind in kinds[len(given) :]):
                 raise TypeError(f"{metadata.name} is given {len(given)} of its {len(kinds)} arguments")
@@ -142,9 +160,13 @@ class EmulatedDriver:
             memory = Memory()
             arguments = [_argument(value, at, memory, self._device) for at, value in enumerate(values)]
             if x * y * z > 0:
+                if enter is not None:
+                    enter(about)
                 code, shape = code_object.read(function), ((x, y, z), metadata.num_warps, metadata.shared)
                 sizes = tuple(map(_size, values))
                 self.told(Launch(code, memory, arguments, *shape, self.watch, configuration, sizes))
+                if leave is not None:
+                    leave(about)
 
         return run
 

@@ -242,9 +242,21 @@ def _with_nan(function: Function) -> Function:
     return lambda *operands: np.where(reduce(operator.or_, map(np.isnan, operands)), np.nan, function(*operands))
 
 
+def _ordered(value: Any) -> Any:
+    """Bits of floats as integers that are ordered as they are, -0 below +0; the same again gives the bits."""
+    bits = value.view(f"i{value.itemsize}")
+    return bits ^ (bits >> bits.dtype.type(8 * bits.itemsize - 1) & np.iinfo(bits.dtype).max)
+
+
+def _between(a: Any, b: Any, c: Any) -> Any:
+    return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
+
+
 def _median(a: Any, b: Any, c: Any) -> Any:
     """The one between the others; with a NaN among them, the smallest of the others."""
-    value = most(least(a, b), least(most(a, b), c))
+    if a.dtype.kind != "f":
+        return _between(a, b, c)
+    value = _ordered(_between(*map(_ordered, (a, b, c)))).view(a.dtype)
     none = np.isnan(a) | np.isnan(b) | np.isnan(c)
     return np.where(none, least(least(a, b), c), value) if none.any() else value
 

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.utils import _device
+from torch._ops import HigherOrderOperator
+from torch.utils import _device, _python_dispatch
 
 from ..triton_driver import held_by
 from . import arithmetic, generators
@@ -59,9 +60,12 @@ class EmulatedTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Every operation below autograd and autocast; C++ asks for the device as well."""
+        """Every operation below autograd and autocast; C++ asks for the device as well.  A subclass of tensors beside
+        it (torchao's, DTensor) is asked first, as beside a plain tensor."""
         if func is torch.ops.prim.device.default:
             return DEVICE
+        if not all(issubclass(kind, EmulatedTensor) for kind in types):
+            return NotImplemented
         return dispatched(func, args, kwargs or {})
 
     @property
@@ -149,14 +153,17 @@ def dispatched(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
     Raises RuntimeError, as CUDA does, where tensors of the host stand beside those of the device.
     """
     name = func._schema.name
-    asked = not overridden.isdisjoint((name, f"{name}.{func._overloadname}")) or _is_foreign(func)
-    if asked and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CUDA"):  # until its library is gone
+    own = func.namespace not in TORCHS or (
+        not overridden.isdisjoint((name, f"{name}.{func._overloadname}"))
+        and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CUDA")  # until its library is gone
+    )
+    if own:  # its kernel for the device, else for any, else the fallback, which is ours
         return func.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA), *args, **kwargs)
     return run(func, args, kwargs)
 
 
-def _is_foreign(func: Any) -> bool:
-    return func.namespace not in ("aten", "prim", "prims")
+TORCHS = ("aten", "prim", "prims", "c10d")
+"""Namespaces of torch's own operations; collectives (c10d) are gloo's, over the memory of this process."""
 
 
 class Moved:
@@ -374,6 +381,20 @@ def _kernel(func: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: run(func, args, kwargs)
 
 
+def _take_as_plain() -> None:
+    """Operators that take functions (launches of torch.library.wrap_triton, checkpoints) take the device's tensors as
+    they take plain ones: they have rules for subclasses, and none for ours."""
+    original, python = HigherOrderOperator.dispatch, torch._C.DispatchKey.Python
+
+    def dispatch(operator: Any, key: Any, /, *args: Any, **kwargs: Any) -> Any:
+        plain = key == python and _python_dispatch._get_current_dispatch_mode() is None
+        if plain and all(isinstance(one, EmulatedTensor) for one in operator._get_overloaded_args(args, kwargs)):
+            key = torch._C.DispatchKey.CUDA
+        return original(operator, key, *args, **kwargs)
+
+    HigherOrderOperator.dispatch = dispatch  # type: ignore[method-assign]
+
+
 def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
     """tensor.data = value: also between a host and a device, as module.to("cuda") does it with parameters."""
     if isinstance(value, EmulatedTensor) == isinstance(tensor, EmulatedTensor):
@@ -462,6 +483,7 @@ def attach() -> None:
     """Give torch the device; once in a process."""
     _tell_cpp()
     _register()
+    _take_as_plain()
     torch.Tensor.data = property(_data.__get__, _set_data)  # type: ignore[assignment]
     _device._device_constructors()  # by what they are before they are replaced, as they are called
     _pin()

@@ -10,20 +10,8 @@ from typing import Any
 
 import torch
 
-from ... import naming
 from . import backend, generators, refusals, streams
-
-PRODUCTS = {"gfx942": "MI300X", "gfx950": "MI355X"}
-"""Which product of the architecture it is."""
-
-HIP = "7.2.0"
-"""Version of HIP that torch.version reports."""
-
-
-def hardware(arch: str) -> Any:
-    """The product in our table of hardware."""
-    table = naming.our("kernels.hardware")
-    return next(one for one in table.DEVICES if one.arch == arch and one.market_name == PRODUCTS[arch])
+from .product import HIP, hardware
 
 
 def properties(arch: str) -> SimpleNamespace:
@@ -70,6 +58,7 @@ def attach(arch: str) -> None:
     backend.attach()
     facts, generator = properties(arch), generators.default
     torch.version.hip, torch.version.cuda = HIP, None  # type: ignore[assignment]
+    torch.backends.cuda.is_built = always(True)
     torch.Generator = generators.AnyGenerator  # type: ignore[assignment,misc]
     torch.compile = refusals.torch_compile  # type: ignore[assignment]
     cuda = torch.cuda
@@ -207,5 +196,6 @@ def _accelerator() -> None:
         "synchronize": always(None), "empty_cache": always(None),
         "memory_allocated": lambda *a, **k: backend.held["now"],
         "max_memory_allocated": lambda *a, **k: backend.held["peak"],
+        "get_memory_info": torch.cuda.mem_get_info, "reset_peak_memory_stats": torch.cuda.reset_peak_memory_stats,
     }.items():  # fmt: skip
         setattr(torch.accelerator, name, value)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.emulation.device.product import write_tools
 from benchmarks.emulation.device.session import FOLDER, ROWS, SETTINGS, SITE
 from benchmarks.naming import HARNESS
 
@@ -77,6 +78,7 @@ def emulated(
             json.dumps({"arch": arch, "configurations": configurations, "counting": counting})
         )
         (folder / "sitecustomize.py").write_text(SITE.format(harness=str(HARNESS)))
+        write_tools(folder, arch)
         begun = time.monotonic()
         environment = _environment(folder, paths)
         if counting:  # what was compiled elsewhere names lines of files that may be gone
@@ -94,8 +96,12 @@ def emulated(
 
 
 def _environment(folder: Path, paths: Sequence[str]) -> dict[str, str]:
-    """This one, in which Python is the one that runs here and imports what the folder has as it starts."""
-    there = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": os.pathsep.join([str(folder), *paths])}
+    """This one, in which Python is the one that runs here and imports what the folder has as it starts, and the tools
+    of ROCm are the folder's."""
+    there = {
+        "PATH": os.pathsep.join([str(folder), str(Path(sys.executable).parent)]),
+        "PYTHONPATH": os.pathsep.join([str(folder), *paths]),
+    }
     added = {name: os.pathsep.join(filter(None, [first, os.environ.get(name)])) for name, first in there.items()}
     return {**os.environ, **HOST, FOLDER: str(folder), **added}
 

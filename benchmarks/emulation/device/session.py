@@ -41,6 +41,7 @@ def begin() -> None:
     folder = Path(os.environ[FOLDER])
     settings = json.loads((folder / SETTINGS).read_text())
     _bound_memory()
+    _show_one_device()
     everything, counting = settings["configurations"] == "all", settings["counting"]
     session = Session(folder, settings["arch"], everything, counting)
     sys.meta_path.insert(0, ChangingFinder(session.change_of))
@@ -55,6 +56,12 @@ def _bound_memory() -> None:
     if limit == resource.RLIM_INFINITY:
         facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
         resource.setrlimit(resource.RLIMIT_DATA, (1024 * int(facts["MemAvailable"].removesuffix("kB")), most))
+
+
+def _show_one_device() -> None:
+    """Tell Python of the emulated device by the variable that programs split at commas, and C of none."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+    os.putenv("CUDA_VISIBLE_DEVICES", "")
 
 
 def _own_sitecustomize(folder: Path) -> None:
@@ -169,7 +176,7 @@ class Session:
         """What a comparison needs beside: digest of the code, instructions by line and class, the busiest unit."""
         from ..counts import class_of, least_seconds
         from ..watching import source_line
-        from .cuda import hardware
+        from .product import hardware
 
         lines: dict[str, Counter[str]] = {}
         for at, (name, times) in done.places.items():
