@@ -479,8 +479,9 @@ def _gone(side: ScriptSide) -> JsonObject:
     if side.failure:
         return failed_entry(side.failure.status, side.failure.why, side.failure.detail)
     ended = side.ended or {}
-    why = f"the script ended before it: {ended.get('why') or 'it ended'}"
-    return failed_entry(Status.ERROR, why, ended.get("detail", ""))
+    return failed_entry(
+        Status.ERROR, f"the script ended before it: {ended.get('why') or 'it ended'}", ended.get("detail", "")
+    )
 
 
 def _add(cases: JsonObject, key: str, arms: Json, method: str = "", warnings: Sequence[str] = ()) -> None:

@@ -168,8 +168,7 @@ class ClosureBench:
     def samples(self, order: list[str], warm_up: bool, spot: None = None) -> JsonObject:
         """Samples of this closure, as many as it stands in the order; the answer of arms.CaseBench.samples."""
         seconds: list[float] = []
-        apart = self._special or self._ranks.world > 1
-        for many in [1] * len(order) if apart else [len(order)]:
+        for many in [1] * len(order) if self._special or self._ranks.world > 1 else [len(order)]:
             taken = self._timely_samples(many, warm_up)
             seconds += taken.seconds
             self._starved += 0 if warm_up else sum(taken.starved)
@@ -211,8 +210,7 @@ class ClosureBench:
         if self._graph is not None:
             self._graph.replay()
             self.clock.synchronize()
-        found = self._outputs(self._once()[1])
-        return dataclasses.asdict(agree(found, self._own, True) if self._own else Agreement(False))
+        return dataclasses.asdict(agree(self._outputs(self._once()[1]), self._own, True))
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 
@@ -313,8 +311,9 @@ class ClosureBench:
                 self._also = read
                 stale |= not agree(self._once(late)[1], self._own, True).right
         self._also = read
-        if self._ranks.any(not agree(self._outputs(self._once()[1]), self._own, True).right):
-            self._also = pairs  # for good it changed one that its outputs come from
+        settled = [agree(self._outputs(self._once()[1]), self._own, True).right for _ in range(MOST_SLOTS)]
+        if not self._ranks.all(settled[-1]):  # other values left more than that: nothing can be said
+            self._also, stale = pairs, False
             self._put_back()
         self._also = []
         return stale
