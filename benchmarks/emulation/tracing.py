@@ -68,9 +68,11 @@ class _Vectors:
 
     def __getitem__(self, register: int) -> Symbols:
         wave = self._wave
+        before = wave.effects.rereads
         wave.effects.rereads |= bool(wave.written_v)
 
         def put(place: Any, value: Any) -> None:
+            wave.effects.rereads = before  # it was looked up to be written
             if isinstance(place, Symbols):
                 wave.set_v(register, value, place)
             elif isinstance(place, tuple):  # [wave, lane]
