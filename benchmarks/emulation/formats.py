@@ -53,6 +53,8 @@ def element(table: Any, index: Any) -> Any:
 
 def fields(octets: Any, bits: int) -> Any:
     """Bytes [..., n] as unsigned numbers of up to 8 bits, the lowest bits first."""
+    if bits == 4:
+        return side_by_side(octets & np.uint8(15), octets >> np.uint8(4)).reshape(*octets.shape[:-1], -1)
     ones = np.unpackbits(octets, axis=-1, bitorder="little")
     return np.bitwise_or.reduce(ones.reshape(*octets.shape[:-1], -1, bits) << np.arange(bits, dtype=np.uint8), axis=-1)
 
