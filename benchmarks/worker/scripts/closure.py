@@ -489,7 +489,7 @@ def leaves(held: Collection[torch.Tensor]) -> list[torch.Tensor]:
     while waiting and len(nodes) < MOST_NODES:
         node = waiting.pop()
         if type(node).__name__ == "AccumulateGrad":
-            found[id(node.variable)] = node.variable
+            found[id(node.variable)] = node.variable  # type: ignore[attr-defined]
         new = [one for one, _ in node.next_functions if one is not None and one not in nodes]
         nodes.update(dict.fromkeys(new))
         waiting += new
