@@ -25,16 +25,19 @@ from ..triton_driver import held_by
 from . import arithmetic, generators
 from .refusals import NotOnThisDevice
 
+__tracebackhide__ = True  # pytest shows the program's frames alone
+
 DEVICE = generators.DEVICE
 CPU = torch.device("cpu")
 
-MIXED = frozenset(("copy_", "_to_copy", "_copy_from", "index", "index_put", "index_put_", "_index_put_impl_", "set_",
-                   "_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"))  # fmt: skip
+MIXED = frozenset(("copy_", "fill_", "_to_copy", "_copy_from", "index", "index_put", "index_put_", "_index_put_impl_",
+                   "set_", "_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"))  # fmt: skip
 """Operations that take tensors of a host beside those of a device, of any number of elements."""
 
-OURS = ("aten::empty.memory_format", "aten::empty_strided", "aten::copy_", "aten::silu_backward", "aten::mish_backward")
-"""Operations that need a kernel of the device, without which torch takes gradients of fp16 apart into operations that
-each round: others come here by its fallback."""
+OURS = ("aten::empty.memory_format", "aten::empty_strided", "aten::copy_", "aten::silu_backward", "aten::mish_backward",
+        "aten::_local_scalar_dense")  # fmt: skip
+"""Operations that need a kernel of the device: without one torch takes gradients of fp16 apart into operations that
+each round, and torch.tensor does not read numbers of the device in a list.  Others come here by its fallback."""
 
 FULL = "DefaultCPUAllocator: can't allocate memory"
 """What torch says on the CPU."""

@@ -109,6 +109,7 @@ def attach(arch: str) -> None:
         "reset_accumulated_memory_stats": always(None), "memory_stats": statistics, "memory_summary": always(""),
         "mem_get_info": lambda *a, **k: (_host_bytes(), facts.total_memory),
         "set_per_process_memory_fraction": always(None), "memory_snapshot": always([]),
+        "_record_memory_history": always(None), "_dump_snapshot": always(None),
         "manual_seed": lambda seed: generator.manual_seed(seed) and None,
         "manual_seed_all": lambda seed: generator.manual_seed(seed) and None,
         "seed": lambda: generator.seed() and None, "seed_all": lambda: generator.seed() and None,
@@ -171,7 +172,7 @@ def _profiler() -> None:
 
     def init(self: Any, enabled: bool = True, *args: Any, use_device: Any = None, **kwargs: Any) -> None:
         kwargs.pop("use_cuda", None)
-        original(self, enabled, **kwargs)
+        original(self, enabled, **{**kwargs, "use_cpu": True})
 
     torch.autograd.profiler.profile.__init__ = init  # type: ignore[method-assign]
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+__tracebackhide__ = True  # pytest shows the program's frames alone
+
 DEVICE = torch.device("cuda", 0)
 
 FIRST_SEED = 67280421310721
