@@ -32,6 +32,8 @@ TRANSFER = re.compile(
     r"(?P<size>[US]?BYTE|[US]?SHORT|DWORD(?:X\d)?|[BUI]\d+)(?P<d16>_D16)?(?P<hi>_HI)?$"
 )
 SCALAR_LOAD = re.compile(r"S_LOAD_DWORD(X\d+)?$")
+CLOCKS, TICKS = ("S_MEMTIME", "S_MEMREALTIME"), 1000
+"""Readings of a clock, and by how much each is later than the one before: nothing else takes time here."""
 
 TRANSPOSED = {"DS_READ_B64_TR_B16": 16, "DS_READ_B64_TR_B8": 8, "DS_READ_B64_TR_B4": 4, "DS_READ_B96_TR_B6": 6}
 """Loads that transpose: bits of a value."""
@@ -112,6 +114,7 @@ class Accesses:
 
     def __init__(self, memory: Memory, lds: Any, lds_bytes: int, observer: Observer) -> None:
         self.memory, self.lds, self.lds_bytes, self.observer = memory, lds, lds_bytes, observer
+        self._now = 0
 
     def add_scratch(self, workgroups: int, lane_bytes: int) -> None:
         """Private memory of every lane, zero at first: of a wave's lanes one after the other."""
@@ -149,6 +152,8 @@ class Accesses:
         if not found:
             if inst.op.name.startswith("S_DCACHE"):
                 return lambda w: None
+            if inst.op.name in CLOCKS:
+                return partial(self._read_clock, inst.sdata.offset)
             raise Unknown(inst.op.name)
         count, base, into = int((found[1] or "X1")[1:]), inst.sbase.offset, inst.sdata.offset
         offset = np.array([signed(inst.offset, 21) if inst.imm else 0]).astype(np.uint64)
@@ -166,6 +171,10 @@ class Accesses:
                 self.fetch(address & ~np.uint64(3), 4 * count, put_scalars)
 
         return load
+
+    def _read_clock(self, into: int, w: Waves) -> None:
+        self._now += TICKS
+        w.s[into], w.s[into + 1] = self._now & 0xFFFFFFFF, self._now >> 32
 
     def step(self, inst: Any) -> Step | None:
         """An access; None of an instruction that makes none."""

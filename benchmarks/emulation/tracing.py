@@ -230,6 +230,9 @@ class TracedAccesses(Accesses):
         effects.accesses.append(access)
         return access
 
+    def _read_clock(self, into: int, w: Any) -> None:
+        raise Untraceable("a clock")
+
     def _loaded(self, w: Any, local: bool, where: Any, inside: Any, size: int, use: Any) -> None:
         if size not in SIZES:
             raise Untraceable(f"{size} bytes")
