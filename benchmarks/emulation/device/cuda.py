@@ -58,7 +58,6 @@ def attach(arch: str) -> None:
     backend.attach()
     facts, generator = properties(arch), generators.default
     torch.version.hip, torch.version.cuda = HIP, None  # type: ignore[assignment]
-    torch.backends.cuda.is_built = always(True)
     torch.Generator = generators.AnyGenerator  # type: ignore[assignment,misc]
     torch.compile = refusals.torch_compile  # type: ignore[assignment]
     cuda = torch.cuda
