@@ -73,9 +73,16 @@ class Pool(contextlib.ExitStack):
         return clean(decides)
 
     def executed(self, left: Sequence[int]) -> Iterator[Done]:
-        """These cases of the listing, as they are done: the largest begin first, so that none is waited for long."""
+        """These cases of the listing, as they are done: the largest begin first, so that none is waited for long.
+
+        Each process begins with a target of its own: what it has translated for one is of no use for the other.
+        """
         cases = self.listing["cases"]
-        order = sorted(left, key=lambda index: -cases[index]["flops"])
+        by_size = sorted(left, key=lambda index: -cases[index]["flops"])
+        begun_first = [index for index in by_size if cases[index]["arch"] == cases[by_size[0]]["arch"]]
+        if len(begun_first) == len(by_size):
+            begun_first = by_size[::2]
+        order = [*begun_first, *(index for index in reversed(by_size) if index not in begun_first)]
         requests = {index: {"index": index} for index in order}
         for index, arm in self._farm.answers(self._first, requests, min(PROCESSES, os.cpu_count() or 1)):
             if not arm.pop("ok"):

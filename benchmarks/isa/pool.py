@@ -105,14 +105,15 @@ class Farm(contextlib.ExitStack):
         return process
 
     def answers(self, first: WorkerPool, requests: Mapping[int, Json], count: int) -> Iterator[tuple[int, JsonObject]]:
-        """(number, answer) of each request as it is done, begun in this order, by `first` and others up to `count`.
+        """(number, answer) of each request as it is done, by up to `count` processes: `first` begins with the first of
+        them, others with the last.
 
         A process that ended is replaced; the answer is then {"ok": False, "why": ..., "ended": True}.
         """
         left, done = deque(requests), queue.SimpleQueue[tuple[int, JsonObject]]()
-        others = [None] * (min(count, len(requests)) - 1)
-        for process in (first, *others):
-            work = functools.partial(self._work, process, left, requests, done)
+        others = [(None, left.pop)] * (min(count, len(requests)) - 1)
+        for process, take in ((first, left.popleft), *others):
+            work = functools.partial(self._work, process, take, requests, done)
             threading.Thread(target=work, daemon=True).start()
         try:
             for _ in requests:
@@ -120,11 +121,11 @@ class Farm(contextlib.ExitStack):
         finally:
             left.clear()
 
-    def _work(self, process: WorkerPool | None, left: deque[int], requests: Any, done: Any) -> None:
-        while left:
+    def _work(self, process: WorkerPool | None, take: Callable[[], int], requests: Any, done: Any) -> None:
+        while True:
             try:
-                number = left.popleft()
-            except IndexError:  # another one was quicker
+                number = take()
+            except IndexError:  # nothing is left
                 return
             try:
                 process = process or self._replaced()
