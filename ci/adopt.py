@@ -235,6 +235,8 @@ def _ran(request: ScriptRequest, side: LocalCheckout, arch: str, python: str) ->
     paths = [str(side.path / one) for one in request.paths]
     with tempfile.TemporaryFile() as output:
         run = emulated(words, arch, counting=True, cwd=side.path / request.folder, paths=paths, output=output)
+        if run.stopped:
+            raise KeyboardInterrupt
         output.seek(0)
         end = "; ".join(output.read().decode(errors="replace").split("\n")[-LAST - 1 :]).strip("; ")
     of_kernels: dict[str, dict[tuple[str, ...], Any]] = defaultdict(dict)

@@ -33,6 +33,16 @@ TARGETS = click.Choice(["gfx942", "gfx950"])
 class ProgramOrFile(WordsCommand):
     """What stands behind `--` is a program with its arguments, as they are."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As it is, and what to type where the `--` lacks."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "unexpected extra argument" in error.message:
+                hint = "a program stands behind --, as in `ridgeline emulate -- pytest tests`"
+                raise click.UsageError(f"{error.message}: {hint}", ctx) from error
+            raise
+
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Both forms."""
         return ["[OPTIONS]", "-- PROGRAM [ARGUMENTS]  |  FILE [OPTIONS]"]
@@ -130,6 +140,8 @@ def _program(command: Sequence[str], given: Given) -> int:
             raise click.ClickException(str(error)) from error
         runs.append(run)
         click.echo("\n".join([*(f"{arch}: {failure}" for failure in run.failures), run.summary()]), err=True)
+        if run.stopped:
+            raise KeyboardInterrupt
     if given.json_file:
         rows = "".join(json.dumps(row) + "\n" for run in runs for row in run.launches)
         if given.json_file == "-":

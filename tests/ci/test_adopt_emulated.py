@@ -30,7 +30,8 @@ def launch(kernel="scale", **changes):
 
 
 def run(*rows, code=0, failures=()):
-    return SimpleNamespace(launches=list(rows), code=code, failures=list(failures), passed=not code and not failures)
+    ended = {"code": code, "stopped": False, "passed": not code and not failures}
+    return SimpleNamespace(launches=list(rows), failures=list(failures), **ended)
 
 
 def compared(monkeypatch, base, head):

@@ -5,6 +5,7 @@ Standard library only: nothing of the program is imported here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -24,16 +25,21 @@ from benchmarks.naming import HARNESS
 HOST = {"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "", "THP_MEM_ALLOC_ENABLE": "1"}
 """No GPU of this machine is looked at; torch takes large pages, of which a new tensor needs fewer."""
 
+GRACE_S = 10
+"""How long a program may take to end after Ctrl-C."""
+
 
 @dataclass(frozen=True)
 class Emulated:
-    """One run of a program.  code: its exit code; launches: a row each, by process; seconds: elapsed."""
+    """One run of a program.  code: its exit code; launches: a row each, by process; seconds: elapsed; stopped: by
+    Ctrl-C."""
 
     arch: str
     code: int
     launches: list[dict[str, Any]]
     wrong: list[str]
     seconds: float
+    stopped: bool = False
 
     @property
     def failures(self) -> list[str]:
@@ -87,12 +93,26 @@ def emulated(
         if program is None:
             raise FileNotFoundError(f"{command[0]}: no such program")
         words = [program, *command[1:]]
-        code = subprocess.run(words, env=environment, cwd=cwd, stdout=output, stderr=output).returncode
+        code, stopped = _ended(subprocess.Popen(words, env=environment, cwd=cwd, stdout=output, stderr=output))
         rows, torn = _rows(folder)
     wrong = [row["wrong"] for row in rows if "wrong" in row]
     wrong += [f"{torn} of its launches are not known: a process was killed while it wrote them"] * bool(torn)
     launches = [row for row in rows if "kernel" in row]
-    return Emulated(arch, code, launches, wrong, time.monotonic() - begun)
+    return Emulated(arch, code, launches, wrong, time.monotonic() - begun, stopped)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> tuple[int, bool]:
+    """Its exit code, and whether Ctrl-C ended it: that reaches the program too, whose own end (pytest's report) is
+    waited for."""
+    try:
+        return process.wait(), False
+    except KeyboardInterrupt:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)
+        process.kill()
+        return process.wait(), True
+    finally:
+        process.kill()
 
 
 def _environment(folder: Path, paths: Sequence[str]) -> dict[str, str]:
