@@ -244,4 +244,4 @@ def free_port() -> int:
     for port in random.SystemRandom().sample(PORTS, 100):  # not by the seed, which the sides of a script share
         with contextlib.suppress(OSError), socket.create_server((ADDRESS, port)):
             return port
-    raise OSError(f"{ADDRESS}: none of 100 ports from {PORTS[0]} to {PORTS[-1]} can be listened on")
+    raise OSError(f"{ADDRESS}: none of 100 ports in {PORTS} can be listened on")
