@@ -142,8 +142,8 @@ def test_what_a_driver_lacks_here_is_named():
     with emulated("gfx950") as driver:
         assert driver.utils.get_device_properties(0)["multiprocessor_count"] == 256
         assert not hasattr(driver, "assemble_tensormap_to_arg")
-        with pytest.raises(NotEmulated, match="an emulator of gfx950 has no get_empty_cache"):
-            driver.get_empty_cache_for_benchmark()
+        with pytest.raises(NotEmulated, match="an emulator of gfx950 has no build_tensormap"):
+            driver.build_tensormap()
 
 
 def raised(call):
