@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch._ops import HigherOrderOperator
+from torch.jit import _builtins
 from torch.utils import _device, _python_dispatch
 
 from ..triton_driver import held_by
@@ -439,6 +440,7 @@ def _pin() -> None:
 
     for name in FACTORIES:
         setattr(torch, name, making(getattr(torch, name)))
+        _builtins._register_builtin(getattr(torch, name), f"aten::{name}")  # for torch.jit.script
     torch.Tensor.pin_memory = lambda tensor, device=None: pinned(tensor.clone())  # type: ignore[method-assign]
     torch.Tensor.is_pinned = lambda tensor, device=None: (  # type: ignore[method-assign,assignment]
         tensor.untyped_storage()._cdata in _pinned

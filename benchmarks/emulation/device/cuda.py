@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..triton_driver import HBM_BITS
 from . import backend, generators, refusals, streams
 from .product import HIP, hardware
 
@@ -34,6 +35,8 @@ def properties(arch: str) -> SimpleNamespace:
         shared_memory_per_block_optin=product.lds_bytes,
         shared_memory_per_multiprocessor=product.lds_bytes,
         clock_rate=1000 * product.clock_mhz,
+        memory_clock_rate=round(product.hbm_bandwidth / (2 * HBM_BITS / 8) / 1000),
+        memory_bus_width=HBM_BITS,
         is_integrated=False,
         is_multi_gpu_board=False,
         pci_bus_id=0,
