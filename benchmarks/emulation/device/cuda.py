@@ -112,6 +112,7 @@ def attach(arch: str) -> None:
         "mem_get_info": lambda *a, **k: (_host_bytes(), facts.total_memory),
         "set_per_process_memory_fraction": always(None), "memory_snapshot": always([]),
         "_record_memory_history": always(None), "_dump_snapshot": always(None),
+        "set_sync_debug_mode": always(None), "get_sync_debug_mode": always(0), "host_memory_stats": always({}),
         "manual_seed": lambda seed: generator.manual_seed(seed) and None,
         "manual_seed_all": lambda seed: generator.manual_seed(seed) and None,
         "seed": lambda: generator.seed() and None, "seed_all": lambda: generator.seed() and None,
