@@ -141,13 +141,15 @@ def _program(command: Sequence[str], given: Given) -> int:
         runs.append(run)
         click.echo("\n".join([*(f"{arch}: {failure}" for failure in run.failures), run.summary()]), err=True)
         if run.stopped:
-            raise KeyboardInterrupt
+            break
     if given.json_file:
         rows = "".join(json.dumps(row) + "\n" for run in runs for row in run.launches)
         if given.json_file == "-":
             click.echo(rows, nl=False)
         else:
             replace(Path(given.json_file), rows)
+    if runs[-1].stopped:
+        raise KeyboardInterrupt
     return 0 if all(run.passed for run in runs) else 1
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
+__tracebackhide__ = True  # pytest shows the program's frames alone
+
 PRODUCTS_AND_SUMS = (
     *("mm", "bmm", "addmm", "baddbmm", "convolution", "convolution_backward"),
     *("cumsum", "cumprod", "logcumsumexp", "logsumexp", "linalg_vector_norm", "var", "std", "var_mean", "prod"),
     *("_weight_norm_interface", "embedding_dense_backward", "index_add", "scatter_add", "avg_pool2d_backward"),
 )
-
-__tracebackhide__ = True  # pytest shows the program's frames alone
 """Computed in fp32, and rounded once."""
 
 PRODUCTS_OF_DTYPE = PRODUCTS_AND_SUMS[:4]
