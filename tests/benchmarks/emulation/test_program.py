@@ -97,7 +97,7 @@ def test_what_configurations_write_is_equal_but_for_rounding_and_the_parts_of_a_
         ("", 3, "ridgeline emulate -- pytest tests"),
         (("pytest", "tests"), 3, "a program stands behind --"),
         (("--", "no-such-program"), 3, "no-such-program: no such program"),
-        (("--", "sh", "-c", "kill -INT $PPID; sleep 1; exit 7"), 130, "the program's exit code is 7"),
+        (("--", "sh", "-c", "sleep 1; kill -INT $PPID; sleep 1; exit 7"), 130, "the program's exit code is 7"),
     ],
 )
 def test_what_is_no_program_is_refused_and_one_ends_by_itself_after_ctrl_c(words, code, why):
