@@ -222,7 +222,12 @@ class Accesses:
             if base not in OFF:
                 offset = offset + w.s[base].astype(np.int64)[:, None]
             outside = w.active & ((offset < 0) | (offset + size > self.scratch_bytes))
-            refuse(outside, lambda: Fault(f"{size} bytes of scratch memory: a lane has {self.scratch_bytes[0]} bytes"))
+
+            def fault() -> Fault:
+                where = np.broadcast_to(offset, outside.shape)[outside].max()
+                return Fault(f"{size} bytes of scratch memory at {where}: a lane has {self.scratch_bytes[0]} bytes")
+
+            refuse(outside, fault)
             wave = w.ids[:, 0] * MOST_WAVES + w.ids[:, 1]
             lane = wave[:, None] * LANES + np.arange(LANES)
             return (lane * self.scratch_bytes + offset + SCRATCH).astype(np.uint64), w.active
