@@ -311,8 +311,10 @@ class ClosureBench:
                 self._also = read
                 stale |= not agree(self._once(late)[1], self._own, True).right
         self._also = read
-        settled = [agree(self._outputs(self._once()[1]), self._own, True).right for _ in range(MOST_SLOTS)]
-        if not self._ranks.all(settled[-1]):  # other values left more than that: nothing can be said
+        for _ in range(MOST_SLOTS):
+            _, returned = self._once()
+        settled = agree(self._outputs(returned), self._own, True).right
+        if not self._ranks.all(settled):  # other values left more than that: nothing can be said
             self._also, stale = pairs, False
             self._put_back()
         self._also = []
