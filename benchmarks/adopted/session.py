@@ -111,8 +111,10 @@ class ScriptSession(Session):
         A side that finds no memory on the GPU that it shares is looked at again, alone.
         """
         pythons = {one.python: one for one in self.checkouts}
-        on_cpu = bool(self.script.device)
-        seen = {python: probe(one, self._directory, self._variables(), on_cpu) for python, one in pythons.items()}
+        seen = {
+            python: probe(one, self._directory, self._variables(), bool(self.script.device))
+            for python, one in pythons.items()
+        }
         self.descriptions = {one.role: seen[one.python] for one in self.checkouts}
         self._look_at_machine()
         self.on_progress({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
@@ -363,9 +365,17 @@ class ScriptSession(Session):
                 absent[role] = _gone(side)
         shuffled = random.Random(f"{turn}/{self.script.operator}/{key}")
         usual = max(min(self.protocol.rounds, LEAST_ROUNDS), math.ceil(self.protocol.rounds / self._starts))
-        graph, rounds = key not in self._no_graph, order.rounds.get(key.partition("/")[2], 0) or usual
+        no_graph, rounds = key in self._no_graph, order.rounds.get(key.partition("/")[2], 0) or usual
         run = ScriptCase(
-            ScriptPools(here), key, self.protocol, shuffled, self._directory, not graph, rounds, self._ranks
+            ScriptPools(here),
+            key,
+            self.protocol,
+            shuffled,
+            self._directory,
+            no_graph,
+            rounds,
+            self._ranks,
+            late=self._ranks > 1 and not turn,
         )
         entry = run.run()
         if self._leaves_out and (

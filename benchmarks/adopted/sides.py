@@ -142,7 +142,8 @@ class ScriptPools:
 class ScriptCase(CaseRun):
     """A closure, by its key, that waits on one side or both.
 
-    no_graph: it could not be captured before.  rounds: where they are not the protocol's.
+    no_graph: it could not be captured before.  rounds: where they are not the protocol's.  late: look at it with a rank
+    that comes late.
     """
 
     spots = False
@@ -157,11 +158,12 @@ class ScriptCase(CaseRun):
         no_graph: bool = False,
         rounds: int = 0,
         ranks: int = 1,
+        late: bool = False,
     ) -> None:
         backend, _, name = key.partition("/")
         arms = tuple(PlannedArm(role, backend) for role in workers.pools)
         super().__init__(workers, PlannedCase(name, ranks, arms, rounds=rounds), protocol, order, {})
-        self._directory, self.no_graph, self._sample_calls = directory, no_graph, 1
+        self._directory, self.no_graph, self._late, self._sample_calls = directory, no_graph, late, 1
         self._seen: dict[str, JsonObject] = {}
 
     @property
@@ -184,7 +186,7 @@ class ScriptCase(CaseRun):
 
     def _examine(self, arm: PlannedArm) -> None:
         if arm.key not in self._seen:
-            if (answers := self.step(arm, "first calls", "examine")) is None:
+            if (answers := self.step(arm, "first calls", "examine", late=self._late)) is None:
                 return
             self._seen[arm.key] = joint_facts(answers)
         seen, facts = self._seen[arm.key], self._facts[arm.key]
@@ -200,7 +202,7 @@ class ScriptCase(CaseRun):
         if not self._seen[base.key]["repeats"]:
             self.warnings.append("not compared: equal calls give different outputs (base)")
             return
-        stale = [arm for arm in (base, head) if self._seen[arm.key].get("stale")]
+        stale = [arm for arm in (base, head) if self._seen[arm.key]["stale"]]
         if stale == [head]:
             self.give_up(head, Failure(Status.WRONG, STALE))
             return
@@ -213,7 +215,7 @@ class ScriptCase(CaseRun):
             return
         answers = self.step(head, "comparing outputs", "compare", path=str(path))
         for left in self._directory.glob(f"{path.name}*"):
-            left.unlink(missing_ok=True)
+            left.unlink()
         found = self._of_ranks(answers or ())
         for one in found:
             if not one["right"]:

@@ -96,18 +96,19 @@ class ClosureBench:
         if on_gpu:
             torch.cuda.synchronize()
 
-    def examine(self, watch: bool = False) -> JsonObject:
+    def examine(self, watch: bool = False, late: bool = False) -> JsonObject:
         """Call it a few times: tuning and compiling happen in the first, the others show what it does.
 
         Seconds of the first call and of one later; tensors as "float32[64, 64]".  changed: ways of inputs that every
         call changes further.  held: digest of what the others hold that it does not write.  repeats: two calls gave the
         same.  prepared: something is called before each call.  bits: digest of that, "" where it was not the same bit
-        by bit.  watch: note which functions the first call runs, for `code`.  Raises StaleResult.
+        by bit.  watch: note which functions the first call runs, for `code`.  late: look what it reads where a rank is
+        late.  Raises StaleResult.
         """
         self._find_tensors()
         self._find_leaves()
         on_gpu = any(one.is_cuda for one in self._held.values()) or (not self._held and torch.cuda.is_available())
-        self.clock = self._make_clock(on_gpu and torch.cuda.is_available())
+        self.clock = self._make_clock(on_gpu)
         before = self._digests()
         with executed.watched(self._owns) if watch else contextlib.nullcontext() as self._first:
             first_s, _ = self._once()
@@ -135,7 +136,7 @@ class ClosureBench:
             "prepared": self._timed.before is not None,
             "held": text_digest("/".join(held)),
             "repeats": (repeats := not self._own or agree(self._own, again, True).right),
-            "stale": self._ranks.world > 1 and not watch and self._reads_stale(again, repeats),
+            "stale": late and self._reads_stale(again, repeats),
             "bits": self._bits,
             "on_gpu": on_gpu,
         }

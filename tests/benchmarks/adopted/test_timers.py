@@ -138,6 +138,7 @@ FACTS = {
     "repeats": True,
     "bits": "",
     "held": "",
+    "stale": False,
     "on_gpu": True,
 }
 AGREE = {"compared": True, "right": True, "why": "", "norm": 0.0, "peak": 0.0}
@@ -199,8 +200,7 @@ def test_where_one_side_cannot_be_captured_neither_is():
 
 def test_long_closures_and_those_that_change_inputs_are_timed_by_events():
     for facts in ({**FACTS, "expected_s": 1e-3}, {**FACTS, "changed": ["0.x"]}):
-        pair, _ = run_case(AnsweringSide(examine=facts), AnsweringSide(examine=facts))
-        assert pair.method == "events"
+        assert run_case(AnsweringSide(examine=facts), AnsweringSide(examine=facts))[0].method == "events"
 
 
 def test_a_side_that_fails_costs_itself_and_the_other_is_timed():
