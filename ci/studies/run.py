@@ -107,18 +107,31 @@ def plans(
 
 
 def measured(plans: Iterable[SweepPlan], budget_min: float | None, console: Console) -> list[str]:
-    """Measure what the file lacks, part by part; a sentence on what is left of each.  KeyboardInterrupt on Ctrl-C."""
-    left, dropped, began, plan = list[str](), list[str](), time.monotonic(), None
-    for plan in plans:
-        console.print(f"{plan.operator}: {len(plan.anchors)} cases")
-        dropped += (point.why for point in plan.pruned.dropped)
-        if plan.pruned.count:
+    """Measure what the file lacks, the first trial of every part before the second of any: what ends early has all.
+
+    Returns a sentence on what is left of each part.  KeyboardInterrupt on Ctrl-C.
+    """
+    left, dropped, began, out = list[str](), list[str](), time.monotonic(), None
+    for trial in itertools.count(1):
+        unfinished = []
+        for plan in plans:
+            if trial == 1:
+                console.print(f"{plan.operator}: {len(plan.anchors)} cases")
+                dropped += (point.why for point in plan.pruned.dropped)
+                out = plan.out
+            if not plan.pruned.count:
+                continue
             spent_min = (time.monotonic() - began) / 60 * plan.world
             budget = None if budget_min is None else max(budget_min - spent_min, 0.0)
-            ended = measure(dataclasses.replace(plan, budget_min=budget), console)
-            if ended.left:
+            part = dataclasses.replace(plan, budget_min=budget, rungs=plan.rungs.first(trial))
+            if (ended := measure(part, console)).left:
                 left.append(f"{plan.operator}: {ended.left.count} points are not measured yet: {ended.why}")
-    if plan and not plan.out.exists():
+            elif len(part.rungs) < len(plan.rungs):
+                unfinished.append(plan)
+        if not unfinished:
+            break
+        plans = unfinished
+    if out and not out.exists():
         nothing = "; ".join(dict.fromkeys([*left, *dropped][:3])) or "no point is left"
         raise StudyError(f"nothing was measured: {nothing}")
     return left

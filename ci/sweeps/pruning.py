@@ -240,6 +240,10 @@ class Rungs:
     def __len__(self) -> int:
         return len(self.rounds)
 
+    def first(self, count: int) -> Rungs:
+        """The first few; all where points are dropped, as what is dropped depends on how many there are."""
+        return self if self.halving else dataclasses.replace(self, rounds=self.rounds[:count])
+
 
 Wanted = Mapping[str, Sequence[Point]]
 """By case, points that each have code of their own."""

@@ -135,7 +135,7 @@ def test_the_record_has_each_line_once_and_the_same_bytes(tmp_path):
     record_folder(tmp_path, reversed(found[:3]))
     assert path.read_bytes() == first
     record_folder(tmp_path, found)
-    told = [json.loads(one) for one in gzip.decompress(path.read_bytes()).decode().splitlines()]
+    told = [json.loads(one) for one in gzip.decompress(path.read_bytes()).splitlines()]
     assert told == sorted(found, key=lambda one: (one["started_at"], one["id"]))
 
 
@@ -177,11 +177,11 @@ def test_a_part_is_compiled_ahead_when_the_one_before_it_is_measured(monkeypatch
     offers, done = [BackendOffer("any", f"w{ranks}", "triton", ranks) for ranks in (2, 8)], []
 
     def prune(catalogue, asked, *_):
-        done.append(f"{catalogue.operator} compiled")
+        done.append(f"compile {catalogue.operator}")
         return Pruned(asked)
 
     def measure(plan, console):
-        done.append(f"{plan.operator} measured on {plan.world}")
+        done.append(f"{plan.operator} {len(plan.rungs)} on {plan.world}")
         plan.out.touch()
         return Progressed(None, None)
 
@@ -191,7 +191,12 @@ def test_a_part_is_compiled_ahead_when_the_one_before_it_is_measured(monkeypatch
     monkeypatch.setattr(run, "sweep_id", lambda *_: "f3a9")
     console, checkout = Console(quiet=True), driver.plan(tmp_path / "x").checkout
     assert run.measured(run.plans(study, checkout, tmp_path / "x", console, (), None), None, console) == []
-    assert done == ["gemm compiled", "gemm measured on 2", "norm compiled", "norm measured on 2"]
+    assert (
+        done
+        == "compile gemm|gemm 1 on 2|compile norm|norm 1 on 2|gemm 2 on 2|norm 2 on 2|gemm 3 on 2|norm 3 on 2".split(
+            "|"
+        )
+    )
 
 
 # What each choice loses, and backends side by side.
