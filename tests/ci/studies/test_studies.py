@@ -191,11 +191,8 @@ def test_a_part_is_compiled_ahead_when_the_one_before_it_is_measured(monkeypatch
     monkeypatch.setattr(run, "sweep_id", lambda *_: "f3a9")
     console, checkout = Console(quiet=True), driver.plan(tmp_path / "x").checkout
     assert run.measured(run.plans(study, checkout, tmp_path / "x", console, (), None), None, console) == []
-    assert (
-        done
-        == "compile gemm|gemm 1 on 2|compile norm|norm 1 on 2|gemm 2 on 2|norm 2 on 2|gemm 3 on 2|norm 3 on 2".split(
-            "|"
-        )
+    assert "|".join(done) == (
+        "compile gemm|gemm 1 on 2|compile norm|norm 1 on 2|gemm 2 on 2|norm 2 on 2|gemm 3 on 2|norm 3 on 2"
     )
 
 
