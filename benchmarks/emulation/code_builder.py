@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .waves import LANES
@@ -90,10 +90,6 @@ class Code:
         """Numbers of 64 bits of all lanes."""
         return self.b.load(base, typ=self.ir.VectorType(self.i64, LANES), align=8)
 
-    def constants(self, values: Iterable[int]) -> Any:
-        """A number of 64 bits for each lane."""
-        return self.ir.Constant(self.ir.VectorType(self.i64, LANES), list(values))
-
     def splat(self, value: Any, kind: Any = None, count: int = LANES) -> Any:
         """The same number for every lane."""
         many = self.ir.VectorType(kind or self.i64, count)
@@ -104,10 +100,6 @@ class Code:
     def flags(self, mask: Any) -> Any:
         """The bits of a mask, a flag for each lane."""
         return self.b.bitcast(mask, self.ir.VectorType(self.i1, LANES))
-
-    def mask(self, flags: Any) -> Any:
-        """The other way."""
-        return self.b.bitcast(flags, self.i64)
 
     def reduced(self, what: str, vector: Any) -> Any:
         """One number of all lanes': "smin", "smax" or "or"."""

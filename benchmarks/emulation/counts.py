@@ -181,6 +181,8 @@ class Observer:
         self.at, self.name = 0, ""
         self._found = Counts()
         self._lines: dict[str, list[Any]] = {}
+        self._new: Counter[str] = Counter()
+        """Lines since doublets were dropped."""
 
     def partly(self, w: Waves) -> None:
         """The instruction runs with some lanes off."""
@@ -210,8 +212,9 @@ class Observer:
         self._found.requests[what] += len(found)
         kept = self._lines.setdefault(what, [])
         kept.append(found)
-        if sum(map(len, kept[1:])) > max(_KEPT, len(kept[0])):
-            kept[:] = [np.unique(np.concatenate(kept))]
+        self._new[what] += len(found)
+        if self._new[what] > max(_KEPT, len(kept[0])):
+            kept[:], self._new[what] = [np.unique(np.concatenate(kept))], 0
 
     def local(self, addresses: Any, active: Any, size: int, reads: bool) -> None:
         """An access to the LDS of each wave's workgroup, as in `memory`."""

@@ -28,7 +28,7 @@ class Node:
     """One number of a wave, or one for each lane.
 
     what: a ufunc's name, "cast", "bits" (the same bits as another type), "where", or a leaf: "constant", "parameter"
-    (an immediate), "s", "s64", "v" (a register, by its parameter), "scc", "exec", "workgroup", "wave", "lanes"
+    (an immediate), "s", "s64", "v" (a register, by its parameter), "scc", "exec", "wave", "lanes"
     (constants by lane), "staged" (a word of each lane's loaded bytes); between lanes: "mask" (flags as bits), "across"
     (values of the lanes of an index), "shuffle" (the same within a row), "extract" (the value of one lane), "lane_bit"
     (each lane's bit of a mask); "table" (an element of constants).

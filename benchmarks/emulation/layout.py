@@ -7,7 +7,7 @@ from .waves import LANES
 # A wave's block of memory: offsets in bytes.
 S, V = 0, 512
 SCC = V + 512 * LANES * 4
-WORKGROUP, WAVE, CONTEXT, BUDGET, STOPPED, STATE, ISSUED, KNOWN = *range(SCC + 8, SCC + 64, 8), SCC + 72
+WAVE, CONTEXT, BUDGET, STOPPED, STATE, ISSUED, KNOWN = *range(SCC + 16, SCC + 64, 8), SCC + 72
 ARRIVED, WAITED = KNOWN + 16, KNOWN + 32
 WAVE_BYTES = SCC + 128
 """ISSUED: LDS operations and accesses to memory; KNOWN: how many of each are complete to the others of the workgroup;

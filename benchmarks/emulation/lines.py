@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .graph import BOOL, ROW, Node
-from .layout import PARAMETERS, SCC, WAVE, WORKGROUP, S, V
+from .layout import PARAMETERS, SCC, WAVE, S, V
 from .tracing import Effects
 from .waves import EXEC, LANES
 
@@ -284,9 +284,6 @@ class Lower:
     def do_scc(self) -> str:
         value = self.body.put(f"load i32, ptr {self.body.at('%st', SCC)}")
         return self.body.put(f"trunc i32 {value} to i1")
-
-    def do_workgroup(self) -> str:
-        return self.body.put(f"load i64, ptr {self.body.at('%st', WORKGROUP)}")
 
     def do_wave(self) -> str:
         return self.body.put(f"load i64, ptr {self.body.at('%st', WAVE)}")

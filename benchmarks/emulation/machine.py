@@ -17,7 +17,7 @@ import numpy as np
 from .code_object import KernelCode
 from .counts import Observer, matrix_cycles
 from .matrix import matrix_step
-from .memory import QUEUES, Accesses, form_of
+from .memory import MOST_WAVES, QUEUES, Accesses, form_of
 from .operands import Unknown, signed
 from .scalar_steps import scalar_step
 from .vector_steps import vector_step
@@ -57,6 +57,9 @@ class Instruction:
 class Machine:
     """One launch of a kernel: `run` ends when every wave has ended."""
 
+    at_once = True
+    """Whether all workgroups run together, each with its LDS and scratch memory."""
+
     def __init__(self, code: KernelCode, memory: Memory, workgroups: int, lds_bytes: int, limit: int) -> None:
         self.code, self.limit = code, limit
         self.watch: Callable[[Machine, Instruction, Waves], None] | None = None
@@ -64,13 +67,16 @@ class Machine:
         self.share = 1.0
         """Workgroups of the launch for each one that is executed."""
         self.observer = Observer()
-        lds = np.zeros(max(8, workgroups * lds_bytes), np.uint8)
+        together = workgroups * self.at_once
+        lds = np.zeros(max(8, together * lds_bytes), np.uint8)
         self.accesses = Accesses(memory, lds, lds_bytes, self.observer)
-        self.accesses.add_scratch(workgroups, code.scratch_bytes)
+        self.accesses.add_scratch(together * MOST_WAVES, code.scratch_bytes)
         self.instructions: dict[int, Instruction] = {}
         self.executed: Counter[int] = Counter()
         """Address of an instruction -> how often a wave executed it."""
         self._alive = np.zeros(workgroups, np.int64)
+        self._first = 0
+        """Of the workgroups that run."""
         self._parked: list[Waves] = []
         self._ready: list[Waves] = []
 
@@ -154,7 +160,7 @@ class Machine:
     def _where(self, instruction: Instruction, w: Waves, error: Exception) -> str:
         place = getattr(error, "place", None)
         index, lane = place if isinstance(place, tuple) else (0, None)
-        workgroup, wave = w.ids[index]
+        workgroup, wave = w.ids[index] + (self._first, 0)
         offset = instruction.at - self.code.entry
         told = f"{instruction.name} at {offset:#x} of {self.code.name}, workgroup {workgroup}, wave {wave}"
         scalar_load = instruction.name.startswith("S_")

@@ -116,11 +116,11 @@ class Accesses:
         self.memory, self.lds, self.lds_bytes, self.observer = memory, lds, lds_bytes, observer
         self._now = 0
 
-    def add_scratch(self, workgroups: int, lane_bytes: int) -> None:
+    def add_scratch(self, waves: int, lane_bytes: int) -> None:
         """Private memory of every lane, zero at first: of a wave's lanes one after the other."""
         self.scratch_bytes = np.array([lane_bytes])
-        if lane_bytes:
-            everything = np.zeros(workgroups * MOST_WAVES * LANES * lane_bytes, np.uint8)
+        if waves * lane_bytes:
+            everything = np.zeros(waves * LANES * lane_bytes, np.uint8)
             self.memory.add(SCRATCH, everything, "scratch memory")
 
     # Where memory is reached: complete when these return; a schedule makes it later.

@@ -40,6 +40,7 @@ from .layout import (
     V,
 )
 from .machine import Instruction, Machine
+from .memory import SCRATCH
 from .operands import Unknown
 from .programs import queue_of
 from .waves import LANES, Fault, Waves
@@ -117,7 +118,7 @@ class NativeMachine(Machine):
     sampled: where all workgroups would execute more than WHOLE instructions, SAMPLE of them stand for all.
     """
 
-    sampled = False
+    at_once = sampled = False
 
     def run(self, waves: Waves) -> None:
         """Execute until all waves have ended."""
@@ -180,13 +181,18 @@ class NativeMachine(Machine):
         seen = np.zeros((self.accesses.lds_bytes >> 2) + 4, np.int64)
         patterns = np.zeros(runtime.PATTERN_BYTES * ((1 << runtime.SLOT_BITS) + 1), np.uint8)
         self._context_words = np.zeros(context.CONTEXT_BYTES // 8, np.uint64)
+        self._lds = self._warps * WAVE_BYTES + 3 * self._notes_bytes() + 63 & -64
+        self._scratch = self._lds + self.accesses.lds_bytes + 63 & -64
+        self.accesses.add_scratch(self._warps, self.code.scratch_bytes)
         held = {
             context.LDS_BYTES: self.accesses.lds_bytes,
             context.COUNTERS: self._counters.ctypes.data,
             context.SEEN: seen.ctypes.data,
             context.PATTERNS: patterns.ctypes.data,
             context.STAMP: 1,
-            context.ALL_LDS: self.accesses.lds.ctypes.data,
+            context.LDS_AT: self._lds,
+            context.SCRATCH_AT: self._scratch,
+            context.ENDS: self._scratch + LANES * self._warps * self.code.scratch_bytes,
             context.WARPS: self._warps,
             context.SCALARS: scalars.ctypes.data,
             context.IDS: lanes.ctypes.data,
@@ -206,22 +212,22 @@ class NativeMachine(Machine):
         for place, value in held.items():
             self._context_words[place // 8] = value
         self._kept = (seen, patterns, scalars, lanes)
-        self._tables, self._lines = [np.zeros((0, context.BUFFER_BYTES // 8), np.uint64)], []
+        self._table, self._lines = np.zeros((0, context.BUFFER_BYTES // 8), np.uint64), []
         self._list_buffers()
 
     def _list_buffers(self) -> None:
         """Buffers of the memory that native code does not know yet, after the others: it keeps where their rows are."""
-        table, known = self._tables[-1], {int(row[0]) for row in self._tables[-1][: len(self._lines)]}
-        buffers = self.accesses.memory.buffers()
-        if len(buffers) > len(table):
-            table = np.zeros((2 * len(buffers), context.BUFFER_BYTES // 8), np.uint64)
-            table[: len(known)] = self._tables[-1][: len(known)]
-            self._tables.append(table)
-        for start, contents, _ in buffers:
+        known, buffers = set(self._table[:, 0].tolist()), self.accesses.memory.buffers()
+        table = np.zeros((len(buffers), context.BUFFER_BYTES // 8), np.uint64)
+        table[: len(self._table)] = self._table
+        self._table = table
+        self._words[:, CACHE // 8 + 1] = 0  # of the rows that were reached last
+        for start, contents, _ in reversed(buffers):
             if start in known:
                 continue
             count = (start + len(contents) - 1 >> 6) - (start >> 6) + 1
-            bits = np.zeros((len(runtime.WHATS), count // 8 + 9), np.uint8)  # 8 of them are written at once
+            groups = len(self._alive) if start == SCRATCH else 1
+            bits = np.zeros((len(runtime.WHATS), (count // 8 + 1) * groups + 8), np.uint8)  # 8 are written at once
             delta = contents.ctypes.data - start & (1 << 64) - 1
             table[len(self._lines)] = start, len(contents), delta, *(one.ctypes.data for one in bits)
             self._lines.append((start >> 6, count, bits))
@@ -265,9 +271,8 @@ class NativeMachine(Machine):
             group += 1
 
     def _blocks(self) -> Any:
-        """Memory of the waves of a workgroup, before notes of who has accessed its LDS."""
-        waves = WAVE_BYTES * self._warps
-        return _aligned(waves + 3 * self._notes_bytes())[:waves].reshape(self._warps, WAVE_BYTES)
+        """Memory of a workgroup: its waves, notes of who has accessed its LDS, the LDS and scratch memory."""
+        return _aligned(int(self._context_words[context.ENDS // 8]))
 
     def _notes_bytes(self) -> int:
         """Of one note for each place of the LDS."""
@@ -275,13 +280,14 @@ class NativeMachine(Machine):
 
     def _answered(self, blocks: Any, group: int) -> int:
         """Do what a wave asks for, and go on."""
-        wave = int(self._context_words[context.AT_WAVE // 8])
-        self._ask(_Wave(blocks[wave], group, wave))
+        wave = _Wave(blocks, group, int(self._context_words[context.AT_WAVE // 8]))
+        self._first, self.accesses.lds = group, blocks[self._lds : self._scratch]
+        self._ask(wave)
         if len(self.accesses.memory.buffers()) > len(self._lines):
             self._list_buffers()
-        left = int(blocks[wave].view(np.int64)[BUDGET // 8])  # what it asks for does not lengthen its turn
+        left = int(wave.words.view(np.int64)[BUDGET // 8])  # what it asks for does not lengthen its turn
         self._context_words[context.BRANCHES // 8] = max(1, left)
-        return int(self._run_group(self._context_words.ctypes.data, blocks.ctypes.data, group, wave))
+        return int(self._run_group(self._context_words.ctypes.data, blocks.ctypes.data, group, wave.number))
 
     def _in_turns(self, blocks: Any, group: int, count: int) -> None:
         """Workgroups that wait for each other: one begins when those before it had their turn and have not ended."""
@@ -307,13 +313,13 @@ class NativeMachine(Machine):
 
     def _check_limit(self, running: Any) -> None:
         """Fault where waves that live have executed too many instructions."""
-        waves = [_Wave(blocks[wave], group, wave) for blocks, group, _ in running for wave in range(self._warps)]
+        waves = [_Wave(blocks, group, wave) for blocks, group, _ in running for wave in range(self._warps)]
         waves = [one for one in waves if one.words[STATE // 8] != runtime.ENDED]
         spent = int(self._words[:, COUNT // 8].sum())
         if spent > self.limit * max(1, len(waves)):
             places = ", ".join(
-                f"{self._program.places[self._number(wave)] - self.code.entry:#x} (wave {wave.ids[0, 1]} of workgroup "
-                f"{wave.ids[0, 0]})"
+                f"{self._program.places[self._number(wave)] - self.code.entry:#x} (wave {wave.number} of workgroup "
+                f"{wave.group})"
                 for wave in waves[:8]
             )
             raise Fault(f"no end after {self.limit} instructions of a wave; waves stand at {places}")
@@ -405,17 +411,18 @@ def _sample(count: int) -> list[int]:
 
 
 class _Wave:
-    """A wave's block of memory, as the executor has waves."""
+    """A wave in its workgroup's memory, as the executor has waves."""
 
-    def __init__(self, block: Any, group: int, wave: int) -> None:
-        self.words = block.view(np.uint64)
+    def __init__(self, blocks: Any, group: int, number: int) -> None:
+        block = blocks[WAVE_BYTES * number :][:WAVE_BYTES]
+        self.group, self.number, self.words = group, number, block.view(np.uint64)
         self.s = block[:512].view(np.uint32).reshape(128, 1)
         self.v = block[V:SCC].view(np.uint32).reshape(512, 1, LANES)
-        self.ids = np.array([[group, wave]])
 
     def as_waves(self, pc: int) -> Waves:
-        """Registers are the same memory."""
-        return Waves(pc, self.s, self.v, np.array([bool(self.words[SCC // 8] & np.uint64(1))]), self.ids)
+        """Registers are the same memory; its workgroup is the first in its memory."""
+        scc = np.array([bool(self.words[SCC // 8] & np.uint64(1))])
+        return Waves(pc, self.s, self.v, scc, np.array([[0, self.number]]))
 
 
 def _aligned(count: int) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 
 from .code_builder import Code
 from .context import (
-    ALL_LDS,
     AT_GROUP,
     AT_WAVE,
     BLOCKS,
@@ -22,17 +21,21 @@ from .context import (
     COUNT,
     COUNTERS,
     DELTA,
+    ENDS,
     ENTRY,
     GROUP_IDS,
     IDS,
     LDS,
+    LDS_AT,
     LDS_BYTES,
     LIMITS,
     LINES,
+    LINES_OF,
     NOW,
     PATTERNS,
     ROWS,
     SCALARS,
+    SCRATCH_AT,
     SEEN,
     SHADOW,
     STAMP,
@@ -62,10 +65,10 @@ from .layout import (
     WAITED,
     WAVE,
     WAVE_BYTES,
-    WORKGROUP,
     V,
 )
 from .layout import COUNT as TIMES
+from .memory import SCRATCH
 from .programs import MOST
 from .races import ALL, PART, look, move, move_together, order, own_limit, race
 from .waves import LANES
@@ -428,7 +431,8 @@ READY, PARKED, ENDED = 0, 1, 2
 
 
 def _begin(made: Any) -> None:
-    """All waves of a workgroup at their first instruction; registers are as `launch.started` has them."""
+    """All waves of a workgroup at their first instruction; registers are as `launch.started` has them, the LDS and
+    scratch memory 0."""
     c = Code(made, "begin", "v", "ppi")
     context, blocks, group = c.args
     copy = c.b.module.declare_intrinsic("llvm.memcpy", [c.pointer, c.pointer, c.i64])
@@ -437,6 +441,8 @@ def _begin(made: Any) -> None:
     rows, columns = c.field(context, ROWS), c.field(context, COLUMNS)
     above = c.b.udiv(group, columns)
     ids = (c.b.urem(group, columns), c.b.urem(above, rows), c.b.udiv(above, rows))
+    zero, start = c.ir.Constant(c.ir.IntType(8), 0), c.field(context, LDS_AT)
+    c.b.call(fill, [c.at(blocks, start), zero, c.b.sub(c.field(context, ENDS), start), no])
     with c.repeat(c.field(context, WARPS)) as wave:
         block = c.at(blocks, c.b.mul(wave, c.const(WAVE_BYTES)))
         scalars = c.at(c.field(context, SCALARS, c.pointer), c.b.shl(wave, c.const(9)))
@@ -445,12 +451,11 @@ def _begin(made: Any) -> None:
             place = c.field(context, GROUP_IDS + 8 * axis)
             with c.b.if_then(c.b.icmp_signed(">=", place, c.const(0))):
                 c.put(block, place, c.b.trunc(number, c.i32))
-        zero = c.ir.Constant(c.ir.IntType(8), 0)
         c.b.call(fill, [c.at(block, V), zero, c.field(context, V_BYTES), no])
         first = c.at(c.field(context, IDS, c.pointer), c.b.shl(wave, c.const(8)))
         c.b.call(copy, [c.at(block, V), first, c.const(256), no])
         for place, value in (
-            (SCC, c.const(0)), (WORKGROUP, group), (WAVE, wave), (STATE, c.const(READY)),
+            (SCC, c.const(0)), (WAVE, wave), (STATE, c.const(READY)),
             (STOPPED, c.field(context, ENTRY)), (CONTEXT, c.b.ptrtoint(context, c.i64)),
         ):  # fmt: skip
             c.put(block, place, value)
@@ -468,8 +473,17 @@ def _run_group(made: Any) -> None:
     context, blocks, group, first = c.args
     warps = c.field(context, WARPS)
     c.put(context, AT_GROUP, group)
-    c.put(context, BLOCKS, c.b.ptrtoint(blocks, c.i64))
-    c.put(context, LDS, c.b.add(c.field(context, ALL_LDS), c.b.mul(group, c.field(context, LDS_BYTES))))
+    memory = c.b.ptrtoint(blocks, c.i64)
+    c.put(context, BLOCKS, memory)
+    c.put(context, LDS, c.b.add(memory, c.field(context, LDS_AT)))
+    scratch = c.field(context, BUFFERS, c.pointer)
+    with c.b.if_then(c.b.icmp_unsigned("==", c.field(scratch, START), c.const(SCRATCH))):
+        place = c.b.add(memory, c.field(context, SCRATCH_AT))
+        c.put(scratch, DELTA, c.b.sub(place, c.const(SCRATCH)))
+        bits = c.b.add(c.b.lshr(c.field(scratch, BYTES), c.const(LINE_SHIFT + 3)), c.const(1))
+        for at in range(LINES, BUFFER_BYTES, 8):
+            c.add(scratch, at, c.b.mul(bits, c.b.sub(group, c.field(context, LINES_OF))))
+        c.put(context, LINES_OF, group)
     kind = c.ir.FunctionType(c.i64, [c.pointer, c.pointer])
     begin, spent, alive = c.var(first), c.var(0), c.var(0)
     with c.while_(lambda: c.ir.Constant(c.i1, 1)):

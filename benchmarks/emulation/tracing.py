@@ -111,8 +111,8 @@ class SymbolicWave:
 
     @property
     def ids(self) -> Symbols:
-        """Workgroup, and wave in it."""
-        nodes = [self.graph.node(what, (), np.int64) for what in ("workgroup", "wave")]
+        """Its workgroup, the only one in its memory, and wave in it."""
+        nodes = [self.graph.constant(0, np.int64), self.graph.node("wave", (), np.int64)]
         return Symbols(self.graph, np.array([nodes], object), None)
 
     @property
@@ -169,10 +169,6 @@ class SymbolicWave:
         node, mask = value.nodes.flat[0], chosen.nodes.flat[0]
         self.written_v[register] = graph.node("where", (mask, node, before), U32)
         self.effects.v.append((graph.parameter(register), node, mask))
-
-    def own(self) -> Symbols:
-        """Its workgroup."""
-        return self.ids[:, 0]
 
 
 @dataclass(eq=False)
@@ -237,8 +233,7 @@ class TracedAccesses(Accesses):
         if size not in SIZES:
             raise Untraceable(f"{size} bytes")
         access = self._note(w, "load", local, where, inside, size)
-        level = [w.graph.node("mask", (one,), U64) for one in ()] or [access.mask]
-        nodes = [w.graph.node("staged", level, U32, (access.number, word)) for word in range(max(1, size // 4))]
+        nodes = [w.graph.node("staged", [access.mask], U32, (access.number, word)) for word in range(max(1, size // 4))]
         words = Symbols(w.graph, np.array([nodes], object), 0)
         use(words.view(U8) if size >= 4 else words.astype(f"u{size}").view(U8))
 
