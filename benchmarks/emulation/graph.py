@@ -51,7 +51,7 @@ MEETING = ("mask", "across", "extract")
 """Nodes that need their first argument of all lanes."""
 
 BY_LANE = ("v", "lanes", "staged", "lane_bit", "across")
-OF_THE_WAVE = ("loaded", *("mask", "extract"))
+OF_THE_WAVE = ("loaded", "mask", "extract")
 
 
 def _holds(node: Node) -> bool:

@@ -21,7 +21,7 @@ from .memory import MOST_WAVES, QUEUES, Accesses, form_of
 from .operands import Unknown, signed
 from .scalar_steps import scalar_step
 from .vector_steps import vector_step
-from .waves import VCC, Fault, Memory, Waves, joined
+from .waves import VCC, Fault, Memory, Waves, joined, zeros
 
 PATIENCE = 10_000
 """Instructions by which one group of waves may be ahead of another that could go on."""
@@ -68,8 +68,7 @@ class Machine:
         """Workgroups of the launch for each one that is executed."""
         self.observer = Observer()
         together = workgroups * self.at_once
-        lds = np.zeros(max(8, together * lds_bytes), np.uint8)
-        self.accesses = Accesses(memory, lds, lds_bytes, self.observer)
+        self.accesses = Accesses(memory, zeros(max(8, together * lds_bytes)), lds_bytes, self.observer)
         self.accesses.add_scratch(together * MOST_WAVES, code.scratch_bytes)
         self.instructions: dict[int, Instruction] = {}
         self.executed: Counter[int] = Counter()

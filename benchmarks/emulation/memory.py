@@ -18,7 +18,7 @@ import numpy as np
 from .counts import Observer
 from .formats import bits_of, unsigned, values
 from .operands import VECTOR, Unknown, refuse, scalar, signed
-from .waves import ACCUMULATORS, LANES, M0, Fault, Memory, Waves, gathered, scattered
+from .waves import ACCUMULATORS, LANES, M0, Fault, Memory, Waves, gathered, scattered, zeros
 
 Step = Callable[[Waves], None]
 Change = Callable[[Any, Any], Any]
@@ -120,8 +120,7 @@ class Accesses:
         """Private memory of every lane, zero at first: of a wave's lanes one after the other."""
         self.scratch_bytes = np.array([lane_bytes])
         if waves * lane_bytes:
-            everything = np.zeros(waves * LANES * lane_bytes, np.uint8)
-            self.memory.add(SCRATCH, everything, "scratch memory")
+            self.memory.add(SCRATCH, zeros(waves * LANES * lane_bytes), "scratch memory")
 
     # Where memory is reached: complete when these return; a schedule makes it later.
 

@@ -43,7 +43,7 @@ from .machine import Instruction, Machine
 from .memory import SCRATCH
 from .operands import Unknown
 from .programs import queue_of
-from .waves import LANES, Fault, Waves
+from .waves import LANES, Fault, Waves, zeros
 
 TAKEN, FIRST = 10_000, 200
 """Branches of a wave after which others have their turn; of workgroups that wait for each other, in their first one,
@@ -227,7 +227,8 @@ class NativeMachine(Machine):
                 continue
             count = (start + len(contents) - 1 >> 6) - (start >> 6) + 1
             groups = len(self._alive) if start == SCRATCH else 1
-            bits = np.zeros((len(runtime.WHATS), (count // 8 + 1) * groups + 8), np.uint8)  # 8 are written at once
+            many = (count // 8 + 1) * groups + 8  # 8 are written at once
+            bits = zeros(len(runtime.WHATS) * many).reshape(-1, many)
             delta = contents.ctypes.data - start & (1 << 64) - 1
             table[len(self._lines)] = start, len(contents), delta, *(one.ctypes.data for one in bits)
             self._lines.append((start >> 6, count, bits))
@@ -427,6 +428,6 @@ class _Wave:
 
 def _aligned(count: int) -> Any:
     """Zero bytes from a multiple of 64 on."""
-    raw = np.zeros(count + 64, np.uint8)
+    raw = zeros(count + 64)
     start = -raw.ctypes.data % 64
     return raw[start : start + count]

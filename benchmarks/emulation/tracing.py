@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -229,7 +230,7 @@ class TracedAccesses(Accesses):
     def _read_clock(self, into: int, w: Any) -> None:
         raise Untraceable("a clock")
 
-    def _loaded(self, w: Any, local: bool, where: Any, inside: Any, size: int, use: Any) -> None:
+    def _loaded(self, local: bool, w: Any, where: Any, inside: Any, size: int, use: Any) -> None:
         if size not in SIZES:
             raise Untraceable(f"{size} bytes")
         access = self._note(w, "load", local, where, inside, size)
@@ -237,24 +238,15 @@ class TracedAccesses(Accesses):
         words = Symbols(w.graph, np.array([nodes], object), 0)
         use(words.view(U8) if size >= 4 else words.astype(f"u{size}").view(U8))
 
-    def _stored(self, w: Any, local: bool, where: Any, inside: Any, data: Any) -> None:
+    def _stored(self, local: bool, w: Any, where: Any, inside: Any, data: Any) -> None:
         size = data.shape[1]
         if size not in SIZES:
             raise Untraceable(f"{size} bytes")
         words = data.view(U32) if size >= 4 else data.view(f"u{size}").astype(U32)
         self._note(w, "store", local, where, inside, size, lifted(w.graph, words).nodes.flat)
 
-    def _load(self, w: Any, where: Any, inside: Any, size: int, use: Any) -> None:
-        self._loaded(w, False, where, inside, size, use)
-
-    def _store(self, w: Any, where: Any, inside: Any, data: Any) -> None:
-        self._stored(w, False, where, inside, data)
-
-    def _local_load(self, w: Any, where: Any, inside: Any, size: int, use: Any) -> None:
-        self._loaded(w, True, where, inside, size, use)
-
-    def _local_store(self, w: Any, where: Any, inside: Any, data: Any) -> None:
-        self._stored(w, True, where, inside, data)
+    _load, _local_load = partialmethod(_loaded, False), partialmethod(_loaded, True)
+    _store, _local_store = partialmethod(_stored, False), partialmethod(_stored, True)
 
     def fetch(self, addresses: Any, size: int, use: Any) -> None:
         """Of a scalar load."""

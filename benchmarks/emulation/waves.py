@@ -5,6 +5,7 @@ A register is an array over all these waves, so one numpy operation executes an 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -138,6 +139,32 @@ def mask_of(lanes: Bools) -> U64:
     if not isinstance(lanes, np.ndarray):
         return lanes.as_mask()
     return np.packbits(lanes, axis=1, bitorder="little").view(np.uint64)[:, 0]
+
+
+FULL = "DefaultCPUAllocator: can't allocate memory"
+"""What torch says on the CPU."""
+
+
+def is_full(error: Exception) -> bool:
+    """Whether it says that this machine has not enough memory."""
+    return isinstance(error, MemoryError) or FULL in str(error)
+
+
+def in_memory(perform: Callable[[], Any]) -> Any:
+    """What it gives, also where memory for it is in garbage alone: a failed test's tensors, which its traceback holds
+    in a cycle."""
+    try:
+        return perform()
+    except (MemoryError, RuntimeError) as error:
+        if not is_full(error):
+            raise
+    gc.collect()
+    return perform()
+
+
+def zeros(count: int) -> NDArray[np.uint8]:
+    """Bytes for a launch."""
+    return in_memory(lambda: np.zeros(count, np.uint8))  # type: ignore[no-any-return]
 
 
 HOSTCALL = 1 << 46

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import gc
 import os
 import threading
 import warnings
@@ -23,6 +22,7 @@ from torch.jit import _builtins
 from torch.utils import _device, _python_dispatch
 
 from ..triton_driver import held_by
+from ..waves import in_memory, is_full
 from . import arithmetic, generators
 from .refusals import NotOnThisDevice
 
@@ -39,9 +39,6 @@ OURS = ("aten::empty.memory_format", "aten::empty_strided", "aten::copy_", "aten
         "aten::_local_scalar_dense")  # fmt: skip
 """Operations that need a kernel of the device: without one torch takes gradients of fp16 apart into operations that
 each round, and torch.tensor does not read numbers of the device in a list.  Others come here by its fallback."""
-
-FULL = "DefaultCPUAllocator: can't allocate memory"
-"""What torch says on the CPU."""
 
 overridden: set[str] = set()
 """Operations for which the program has registered a kernel of its own for the device."""
@@ -232,7 +229,7 @@ def run(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
             return perform(arithmetic.in_fp32(func), values, named)
 
     try:
-        result = in_memory(performed, schema)
+        result = on_device(performed if schema.is_mutable else functools.partial(in_memory, performed), schema.name)
     except NotImplementedError as error:
         raise NotOnThisDevice(f"{schema.name}, for which torch has no code of a CPU, is not emulated") from error
     if schema.is_mutable:
@@ -256,18 +253,16 @@ def _called(func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
 
 
-def in_memory(perform: Callable[[], Any], schema: Any) -> Any:
-    """What an operation gives, also where memory for it is in garbage alone: a failed test's tensors, which its
-    traceback holds in a cycle.  OutOfMemoryError, as on a GPU, if this machine has not enough."""
-    for _ in range(1 if schema.is_mutable else 2):
-        try:
-            return perform()
-        except RuntimeError as error:
-            if FULL not in str(error):
-                raise
-        gc.collect()
+def on_device(perform: Callable[[], Any], name: str) -> Any:
+    """What an operation or a kernel of this name gives.  OutOfMemoryError, as on a GPU, if this machine has not enough
+    memory."""
+    try:
+        return perform()
+    except (MemoryError, RuntimeError) as error:
+        if not is_full(error):
+            raise
     raise torch.cuda.OutOfMemoryError(
-        f"HIP out of memory: {schema.name} has no room in this machine, whose memory the emulated device's tensors "
+        f"HIP out of memory: {name} has no room in this machine, whose memory the emulated device's tensors "
         f"share ({held['now'] / 2**30:.1f} GiB of them are left)"
     )
 

@@ -147,6 +147,7 @@ class Session:
         from ..code_object import NotExecutable
         from ..operands import Unknown
         from ..watching import source_line
+        from . import backend
 
         begun = time.perf_counter()
         row: dict[str, Any] = {"kernel": launch.code.name, "arch": self._arch, "grid": launch.grid}
@@ -157,7 +158,7 @@ class Session:
             self._made.add(again)
         try:
             with self._one_at_a_time:
-                done = launch.executed(self._counting)
+                done = backend.on_device(functools.partial(launch.executed, self._counting), launch.code.name)
         except (NotExecutable, Unknown) as error:
             at = getattr(error, "at", None)
             line = source_line(launch.code, at) if at is not None else ""
