@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -390,6 +391,11 @@ class Lower:
 
     # Numbers.
 
+    def called(self, name: str, short: str, kind: str, *given: str) -> str:
+        """A function of LLVM's, of numbers that are all of one kind; short: as its name ends."""
+        pairs = [(kind, value) for value in given]
+        return self.body.intrinsic(f"llvm.{name}.{self.vector_name(short)}", kind, *pairs)
+
     def compared(self) -> str:
         floats, whole = _COMPARE[self.node.what]
         source = self.node.args[0].dtype
@@ -417,14 +423,10 @@ class Lower:
 
     def rounded(self, name: str) -> str:
         one, short = ("float", "f32") if self.size == 2 else (self.kind_of_one(), _SUFFIX[self.size])
-        kind = self.like(one)
-        return self.narrowed(
-            self.body.intrinsic(f"llvm.{name}.{self.vector_name(short)}", kind, (kind, self.widened(0)))
-        )
+        return self.narrowed(self.called(name, short, self.like(one), self.widened(0)))
 
     def do_fma(self) -> str:
-        given = [(self.kind, self.arg(index)) for index in range(3)]
-        return self.body.intrinsic(f"llvm.fma.{self.vector_name(_SUFFIX[self.size])}", self.kind, *given)
+        return self.called("fma", _SUFFIX[self.size], self.kind, *map(self.arg, range(3)))
 
     def do_where(self) -> str:
         kind = self.kind
@@ -450,22 +452,18 @@ class Lower:
     def do_absolute(self) -> str:
         body, kind = self.body, self.kind
         if self.node.dtype.kind == "f":
-            return body.intrinsic(f"llvm.fabs.{self.vector_name(_SUFFIX[self.size])}", kind, (kind, self.arg(0)))
+            return self.called("fabs", _SUFFIX[self.size], kind, self.arg(0))
         if self.node.dtype.kind == "u":
             return self.arg(0)
         name = f"llvm.abs.{self.vector_name(self.kind_of_one())}"
         return body.intrinsic(name, kind, (kind, self.arg(0)), ("i1", "false"))
 
     def do_copysign(self) -> str:
-        name = f"llvm.copysign.{self.vector_name(_SUFFIX[self.size])}"
-        return self.body.intrinsic(name, self.kind, (self.kind, self.arg(0)), (self.kind, self.arg(1)))
+        return self.called("copysign", _SUFFIX[self.size], self.kind, self.arg(0), self.arg(1))
 
     def do_bitwise_count(self) -> str:
-        source = self.node.args[0]
         kind = self.arg_type(0)
-        found = self.body.intrinsic(
-            f"llvm.ctpop.{self.vector_name(scalar_type(source.dtype))}", kind, (kind, self.arg(0))
-        )
+        found = self.called("ctpop", scalar_type(self.node.args[0].dtype), kind, self.arg(0))
         return found if kind == self.kind else self.body.put(f"trunc {kind} {found} to {self.kind}")
 
     def extreme(self, wins: str) -> str:
@@ -473,9 +471,7 @@ class Lower:
         body, kind = self.body, self.kind
         a, b = self.arg(0), self.arg(1)
         if self.node.dtype.kind != "f":
-            short = ("s" if self.node.dtype.kind == "i" else "u") + wins
-            name = f"llvm.{short}.{self.vector_name(self.kind_of_one())}"
-            return body.intrinsic(name, kind, (kind, a), (kind, b))
+            return self.called(("s" if self.node.dtype.kind == "i" else "u") + wins, self.kind_of_one(), kind, a, b)
         x, y = self.widened(0), self.widened(1)
         wide = self.like("float") if self.size == 2 else kind
         better = body.put(f"fcmp {'ole' if wins == 'min' else 'oge'} {wide} {x}, {y}")
@@ -483,11 +479,7 @@ class Lower:
         test = body.put(f"or {self.like('i1')} {better}, {none}")
         return body.put(f"select {self.like('i1')} {test}, {kind} {a}, {kind} {b}")
 
-    def do_minimum(self) -> str:
-        return self.extreme("min")
-
-    def do_maximum(self) -> str:
-        return self.extreme("max")
+    do_minimum, do_maximum = partialmethod(extreme, "min"), partialmethod(extreme, "max")
 
     def shift(self, op: str) -> str:
         """As numpy does it: by more places than there are, nothing is left."""
@@ -505,8 +497,7 @@ class Lower:
             return value
         return body.put(f"select {self.like('i1')} {inside}, {self.kind} {value}, {self.kind} {self.const(0)}")
 
-    def do_left_shift(self) -> str:
-        return self.shift("shl")
+    do_left_shift = partialmethod(shift, "shl")
 
     def do_right_shift(self) -> str:
         return self.shift("ashr" if self.node.dtype.kind == "i" else "lshr")
@@ -546,9 +537,7 @@ class Lower:
         near = body.put(f"fptrunc {double} {value} to {single}")
         back = body.put(f"fpext {single} {near} to {double}")
         inexact = body.put(f"fcmp one {double} {back}, {value}")
-        sizes = []
-        for number in (back, value):
-            sizes.append(body.intrinsic(f"llvm.fabs.{self.vector_name('f64')}", double, (double, number)))
+        sizes = [self.called("fabs", "f64", double, number) for number in (back, value)]
         above = body.put(f"fcmp ogt {double} {sizes[0]}, {sizes[1]}")
         raw = body.put(f"bitcast {single} {near} to {words}")
         less = body.put(f"sub {words} {raw}, {one('i32', 1)}")

@@ -132,7 +132,7 @@ class NativeMachine(Machine):
                 if collects:
                     gc.enable()
         self._program = _programs[key]
-        self._records = _aligned(RECORD * (len(self._program.places) + 1))
+        self._records = zeros(RECORD * (len(self._program.places) + 1))
         self._fill_records()
         self._context(waves)
         with np.errstate(all="ignore"):
@@ -273,7 +273,7 @@ class NativeMachine(Machine):
 
     def _blocks(self) -> Any:
         """Memory of a workgroup: its waves, notes of who has accessed its LDS, the LDS and scratch memory."""
-        return _aligned(int(self._context_words[context.ENDS // 8]))
+        return zeros(int(self._context_words[context.ENDS // 8]))
 
     def _notes_bytes(self) -> int:
         """Of one note for each place of the LDS."""
@@ -424,10 +424,3 @@ class _Wave:
         """Registers are the same memory; its workgroup is the first in its memory."""
         scc = np.array([bool(self.words[SCC // 8] & np.uint64(1))])
         return Waves(pc, self.s, self.v, scc, np.array([[0, self.number]]))
-
-
-def _aligned(count: int) -> Any:
-    """Zero bytes from a multiple of 64 on."""
-    raw = zeros(count + 64)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + count]

@@ -4,7 +4,6 @@ to do where every launch is complete when it returns."""
 from __future__ import annotations
 
 import contextlib
-import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from ..triton_driver import HBM_BITS
 from . import backend, generators, refusals, streams
 from .product import HIP, hardware
+from .session import free_bytes
 
 
 def properties(arch: str) -> SimpleNamespace:
@@ -49,11 +49,6 @@ def properties(arch: str) -> SimpleNamespace:
 def capability(arch: str) -> tuple[int, int]:
     """What ROCm's torch reports: gfx942 as (9, 4), gfx950 as (9, 5)."""
     return 9, int(arch[4])
-
-
-def _host_bytes() -> int:
-    """Free memory of this machine, in which the device's tensors lie."""
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def attach(arch: str) -> None:
@@ -109,7 +104,7 @@ def attach(arch: str) -> None:
         "max_memory_reserved": lambda *a, **k: backend.held["peak"],
         "reset_peak_memory_stats": reset_peak, "reset_max_memory_allocated": lambda *a, **k: reset_peak(),
         "reset_accumulated_memory_stats": always(None), "memory_stats": statistics, "memory_summary": always(""),
-        "mem_get_info": lambda *a, **k: (_host_bytes(), facts.total_memory),
+        "mem_get_info": lambda *a, **k: (free_bytes(), facts.total_memory),
         "set_per_process_memory_fraction": always(None), "memory_snapshot": always([]),
         "_record_memory_history": always(None), "_dump_snapshot": always(None),
         "set_sync_debug_mode": always(None), "get_sync_debug_mode": always(0), "host_memory_stats": always({}),

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import resource
 import sys
 import threading
@@ -50,12 +51,31 @@ def begin() -> None:
 
 
 def _bound_memory() -> None:
-    """Let a process have no more than this machine has free: a test that wants more fails, as out of a GPU's memory,
-    where the kernel would have ended the whole program."""
+    """Let a process have no more than is free: a test that wants more fails, as out of a GPU's memory, where the kernel
+    would have ended the whole program."""
     limit, most = resource.getrlimit(resource.RLIMIT_DATA)
     if limit == resource.RLIM_INFINITY:
-        facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        resource.setrlimit(resource.RLIMIT_DATA, (1024 * int(facts["MemAvailable"].removesuffix("kB")), most))
+        resource.setrlimit(resource.RLIMIT_DATA, (free_bytes(), most))
+
+
+CGROUPS = re.compile(r":(?:memory)?:/(.*)")
+"""The cgroups of a process that may limit its memory, of v2 or v1, in /proc/self/cgroup."""
+
+
+def free_bytes(root: Path = Path("/")) -> int:
+    """Memory of this machine that is free, or what a cgroup of this process may have where that is less."""
+
+    def text(file: Path) -> str:
+        return file.read_text() if file.exists() else ""
+
+    numbers = re.findall(r"MemAvailable: +(\d+)", text(root / "proc/meminfo"))
+    limits = [1024 * int(number) for number in numbers]
+    for group in CGROUPS.findall(text(root / "proc/self/cgroup")):
+        for mount, name in (("", "memory.max"), ("memory", "memory.limit_in_bytes")):
+            folder = root / "sys/fs/cgroup" / mount / group
+            numbers = [text(place / name) for place in (folder, *folder.parents)]
+            limits += [int(number) for number in numbers if number.strip().isdigit()]
+    return min(limits)
 
 
 def _show_one_device() -> None:

@@ -108,3 +108,8 @@ def compiled(function, arch, types, constants=(), warps=4):
     return triton.compile(
         ASTSource(function, kinds, fixed, aligned), target=GPUTarget("hip", arch, 64), options=options
     )
+
+
+def code(function=added, arch="gfx942", types=("*fp32", "*fp32", "*fp32", "i32"), constants=(512,), **options):
+    """The code object of a kernel that is compiled."""
+    return compiled(function, arch, types, constants, **options).asm["hsaco"]

@@ -120,7 +120,7 @@ def test_outputs_of_other_shapes_have_no_first_wrong_element():
 
 @pytest.fixture
 def sums():
-    code = kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
+    code = kernels.code()
     buffers = [np.ones(1008, np.float32), np.ones(1008, np.float32), np.zeros(1008, np.float32)]
     return {"data": code, "arguments": [*buffers, np.int32(1008)], "grid": (2, 1, 1), "warps": 4}
 
@@ -225,7 +225,7 @@ def test_the_commands_of_the_guide(tmp_path, monkeypatch, sums):
         assert done.exit_code == 0, done.output
         assert "small cases for gfx942" in done.output
     [words] = [shlex.split(words) for words in told if words.startswith("emulate softmax.hsaco")]
-    code = kernels.compiled(kernels.softmax, "gfx942", ("*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
+    code = kernels.code(kernels.softmax, "gfx942", ("*fp32", "*fp32", "i32"), (512,))
     (tmp_path / "softmax.hsaco").write_bytes(code)
     np.savez(
         tmp_path / "in.npz",

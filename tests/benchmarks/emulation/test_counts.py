@@ -21,11 +21,11 @@ ALL = np.ones((1, 64), np.bool_)
 
 def product(arch, k, more=0, tiles=(2, 1)):
     shape = (64, 64, 32)
-    code = kernels.compiled(kernels.stepped, arch, ("*fp16", "*fp16", "*fp16", "i32", "i32"), (*shape, more))
+    code = kernels.code(kernels.stepped, arch, ("*fp16", "*fp16", "*fp16", "i32", "i32"), (*shape, more))
     random = np.random.default_rng(0)
     a, b = (random.standard_normal((64 * count, k)).astype(np.float16) for count in tiles)
     c = np.zeros((64 * tiles[0], 64 * tiles[1]), np.float16)
-    done = execute(code.asm["hsaco"], [a, b, c, c.shape[1], k], (*tiles, 1), 4)
+    done = execute(code, [a, b, c, c.shape[1], k], (*tiles, 1), 4)
     assert np.allclose(c, a.astype(np.float64) @ b.astype(np.float64).T, atol=0.05, rtol=2e-3)
     return done.counts
 
@@ -179,7 +179,7 @@ def test_the_busiest_unit_bounds_the_share_of_the_roofline():
 
 def added(sampled, count=100):
     """A sum in blocks of 256, all of them alike, and what of it was computed."""
-    code = read(kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (256,)).asm["hsaco"])
+    code = read(kernels.code(constants=(256,)))
     x, memory = np.ones((3, 256 * count), np.float32), Memory()
     for place, row in enumerate(x, 1):
         memory.add(place << 32, row.view(np.uint8), f"argument {place}")

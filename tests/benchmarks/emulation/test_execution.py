@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -47,7 +48,7 @@ def test_what_stands_before_a_product_of_small_floats_is_an_instruction_of_its_o
 
 
 def test_a_function_finds_its_lds_by_a_table_of_the_code_object(arch, random):
-    code = kernels.compiled(kernels.calling, arch, ("*fp32",)).asm["hsaco"]
+    code = kernels.code(kernels.calling, arch, ("*fp32",), ())
     tile = random.standard_normal((16, 16)).astype(np.float32)
     expected = tile @ tile
     assert len(read(code).constants) == 1
@@ -56,30 +57,30 @@ def test_a_function_finds_its_lds_by_a_table_of_the_code_object(arch, random):
 
 
 def test_workgroups_that_wait_for_all_others_of_the_grid():
-    code = kernels.compiled(kernels.meeting, "gfx942", ("*i32", "i32"), warps=1).asm["hsaco"]
+    code = kernels.code(kernels.meeting, "gfx942", ("*i32", "i32"), (), warps=1)
     flag = np.zeros(4, np.int32)
     execute(code, [flag, 8], (8, 1, 1), 1)
     assert flag[0] == 8
 
 
 def test_a_kernel_that_prints_is_refused_with_a_sentence(arch):
-    code = kernels.compiled(kernels.printing, arch, ("*fp32",)).asm["hsaco"]
+    code = kernels.code(kernels.printing, arch, ("*fp32",), ())
     with pytest.raises(NotExecutable, match="a kernel that prints calls the host, which is not emulated"):
         execute(code, [np.zeros(4, np.float32)], (1, 1, 1), 4)
 
 
 def test_a_kernel_that_does_not_end_is_stopped(arch):
-    code = kernels.compiled(kernels.endless, arch, ("*i32", "*i32"), (), 1).asm["hsaco"]
+    code = kernels.code(kernels.endless, arch, ("*i32", "*i32"), (), warps=1)
+    run, ones, out = partial(execute, code, grid=(1, 1, 1), warps=1), np.ones(4, np.int32), np.zeros(4, np.int32)
     with pytest.raises(
         NotExecutable, match="no end after 2000 instructions; waves stand at 0x.* wave 0 of workgroup 0"
     ):
-        execute(code, [np.zeros(4, np.int32), np.zeros(4, np.int32)], (1, 1, 1), 1, limit=2000)
-    out = np.zeros(4, np.int32)
-    done = execute(code, [np.ones(4, np.int32), out], (1, 1, 1), 1)
+        run([np.zeros(4, np.int32), out], limit=2000)
+    done = run([ones, out])
     assert out[0] == 1
-    execute(code, [np.ones(4, np.int32), out], (1, 1, 1), 1, limit=done.total)
+    run([ones, out], limit=done.total)
     with pytest.raises(NotExecutable, match=f"no end after {done.total - 1} instructions; waves stand at 0x"):
-        execute(code, [np.ones(4, np.int32), out], (1, 1, 1), 1, limit=done.total - 1)
+        run([ones, out], limit=done.total - 1)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_a_kernel_that_does_not_end_is_stopped(arch):
     ],
 )
 def test_what_cannot_be_launched(given, told):
-    code = kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"]
+    code = kernels.code()
     arguments = [np.zeros(512, np.float32)] * 3 + [512]
     wanted = {"data": code, "arguments": arguments, "grid": (1, 1, 1), "warps": 4, **given}
     with pytest.raises(NotExecutable, match=told):
@@ -111,7 +112,7 @@ def test_what_cannot_be_launched(given, told):
     ],
 )
 def test_other_modes_of_rounding_and_denormals_are_refused(mode, told):
-    code = read(kernels.compiled(kernels.added, "gfx942", ("*fp32", "*fp32", "*fp32", "i32"), (512,)).asm["hsaco"])
+    code = read(kernels.code())
     with pytest.raises(NotExecutable, match=told):
         launch(replace(code, mode=mode), Memory(), b"", (1, 1, 1), 1)
 

@@ -91,7 +91,7 @@ def test_a_full_counter_holds_accesses_back_so_older_ones_are_complete(access, m
 
 
 def softmax_of(arch):
-    return read(kernels.compiled(kernels.softmax, arch, ("*fp32", "*fp32", "i32"), (512,)).asm["hsaco"])
+    return read(kernels.code(kernels.softmax, arch, ("*fp32", "*fp32", "i32"), (512,)))
 
 
 def launched(arch, change, warps=4):

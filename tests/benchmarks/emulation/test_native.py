@@ -17,8 +17,8 @@ from benchmarks.emulation import launch as launches
 from benchmarks.emulation.code_object import NotExecutable
 from benchmarks.emulation.layout import ASK, FUNCTION, PARAMETERS, RECORD, SCC, WAVE_BYTES, V
 from benchmarks.emulation.machine import known
-from benchmarks.emulation.native import NativeMachine, _aligned
-from benchmarks.emulation.waves import EXEC, LANES, Memory, Waves
+from benchmarks.emulation.native import NativeMachine
+from benchmarks.emulation.waves import EXEC, LANES, Memory, Waves, zeros
 from tests.benchmarks.emulation import instructions, kernels
 from tests.benchmarks.emulation.instructions import TARGET
 from tests.kit import mostly_nightly
@@ -41,7 +41,7 @@ def before(case, seed):
 
 def in_native_code(name, parameters, given):
     """Why one instruction stopped, and scalar and vector registers and SCC after it."""
-    block, records = _aligned(WAVE_BYTES), _aligned(2 * RECORD).view(np.uint64)
+    block, records = zeros(WAVE_BYTES), zeros(2 * RECORD).view(np.uint64)
     block[:512] = given.s[:, 0].copy().view(np.uint8)
     block[V:SCC] = np.ascontiguousarray(given.v[:, 0]).view(np.uint8).reshape(-1)
     block[SCC] = given.scc[0]
@@ -109,11 +109,17 @@ def test_lanes_read_each_other_by_the_offset_of_a_swizzle():
     assert np.array_equal(state.v[0, 0], np.arange(LANES) ^ 17)
 
 
+def machines(monkeypatch):
+    """What executes launches, in turn: native code, the executor."""
+    for machine in (NativeMachine, None):
+        monkeypatch.setattr(launches, "_native", lambda machine=machine: machine)
+        yield
+
+
 def both(monkeypatch, data, arguments, grid):
     """What a launch did, and its buffers afterwards: in native code, by the executor."""
     found = []
-    for machine in (NativeMachine, None):
-        monkeypatch.setattr(launches, "_native", lambda machine=machine: machine)
+    for _ in machines(monkeypatch):
         given = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
         done = launches.execute(data, given, grid, 4)
         found.append((done, [one.tobytes() for one in given if isinstance(one, np.ndarray)]))
@@ -133,20 +139,18 @@ def test_memory_and_counts_of_a_launch_are_equal(monkeypatch, arch, name):
         "counted": (("*i32", "*i32", "i32"), (256,), [values, np.zeros(5, np.int32), 1000], (4, 1, 1)),
         "product": (("*fp16", "*fp16", "*fp16", "i32", "i32"), (64,) * 3, [half, half, half * 0, 128, 192], (2, 2, 1)),
     }[name]
-    data = kernels.compiled(getattr(kernels, name), arch, types, constants).asm["hsaco"]
+    data = kernels.code(getattr(kernels, name), arch, types, constants)
     native, executor = both(monkeypatch, data, arguments, grid)
     assert native == executor
 
 
 def test_native_code_learns_of_buffers_that_lie_beyond_its_arguments(monkeypatch):
     x, y = np.random.default_rng(0).standard_normal((2, 5 * 512)).astype(np.float32)
-    types = ("*fp32", "*fp32", "*fp32", "i32")
-    code = code_object.read(kernels.compiled(kernels.added, "gfx942", types, (512,)).asm["hsaco"])
+    code = code_object.read(kernels.code())
     asked, found, out = [], [], np.zeros_like(x)
     ask = NativeMachine._ask
     monkeypatch.setattr(NativeMachine, "_ask", lambda self, wave: [asked.append(wave), ask(self, wave)])
-    for machine in (NativeMachine, None):
-        monkeypatch.setattr(launches, "_native", lambda machine=machine: machine)
+    for _ in machines(monkeypatch):
         memory, out[:] = Memory(), 0
         known, *others = ((one.ctypes.data, one.view(np.uint8), "") for one in (out, x, y))
         memory.add(*known)
@@ -161,12 +165,11 @@ def test_native_code_learns_of_buffers_that_lie_beyond_its_arguments(monkeypatch
 
 
 def test_a_fault_is_told_as_the_executor_tells_it(monkeypatch):
-    data = kernels.compiled(kernels.counted, "gfx942", ("*i32", "*i32", "i32"), (256,)).asm["hsaco"]
+    data = kernels.code(kernels.counted, "gfx942", ("*i32", "*i32", "i32"), (256,))
     values = np.zeros(256, np.int32)
     values[64 + 5] = 1 << 24
     told = []
-    for machine in (NativeMachine, None):
-        monkeypatch.setattr(launches, "_native", lambda machine=machine: machine)
+    for _ in machines(monkeypatch):
         with pytest.raises(NotExecutable, match="workgroup 0, wave 1, lane 5") as caught:
             launches.execute(data, [values, np.zeros(4, np.int32), 256], (1, 1, 1), 4)
         told.append(str(caught.value))
@@ -174,7 +177,7 @@ def test_a_fault_is_told_as_the_executor_tells_it(monkeypatch):
 
 
 def test_a_launch_ends_at_an_interrupt():
-    data = kernels.compiled(kernels.numbered, "gfx942", ("*i32",), (), 1).asm["hsaco"]
+    data = kernels.code(kernels.numbered, "gfx942", ("*i32",), (), warps=1)
     out = np.full(1, -1, np.int32)
     launches.execute(data, [out], (1, 1, 1), 1)
     timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])

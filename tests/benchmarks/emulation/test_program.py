@@ -13,6 +13,7 @@ import torch
 from packaging.version import Version
 
 from benchmarks.emulation.device.configurations import difference
+from benchmarks.emulation.device.session import free_bytes
 from tests.kit import HANGS_S, ROOT, mostly_nightly
 
 CHECKS = [
@@ -88,6 +89,21 @@ def test_a_wrong_configuration_is_found_where_all_are_run():
 def test_what_configurations_write_is_equal_but_for_rounding_and_the_parts_of_a_sum(expected, output, differs):
     both = torch.tensor([expected, output], dtype=torch.float32)
     assert bool(difference(torch.zeros(4), *both)) is differs
+
+
+def test_a_cgroup_that_allows_less_than_is_free_bounds_memory(tmp_path):
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemFree: 1 kB\nMemAvailable: 8192 kB\n")
+    (tmp_path / "proc/self/cgroup").write_text("4:memory:/job/step\n2:cpu:/other\n0::/job\n")
+    for least, group, limit in (
+        (8, "job/memory.max", "max"),
+        (8, "memory/other/memory.limit_in_bytes", "1"),
+        (4, "memory.max", f"{4 << 20}\n"),
+        (2, "memory/job/memory.limit_in_bytes", f"{2 << 20}\n"),
+    ):
+        (tmp_path / "sys/fs/cgroup" / group).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sys/fs/cgroup" / group).write_text(limit)
+        assert free_bytes(tmp_path) == least << 20
 
 
 @pytest.mark.slow
