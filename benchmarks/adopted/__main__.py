@@ -61,7 +61,10 @@ def _run(given: MeasuredScript) -> int:
     script = built(ScriptRun, program.literal(given.script), "--script", closed=True)
     if not Path(script.source).is_file():
         raise UsageError(f"there is no script {script.source}")
-    _prepare_environment(script)
+    if script.needs_fresh_python:  # what processes, and a fork server, read as they start
+        os.environ[START_VARIABLE] = "spawn"
+    if script.device == "cpu":
+        os.environ.setdefault(*WAITING)
     trial_file.check_writable(given.out)
     protocol = Protocol(given.rounds, given.trials, given.cache, script.seed, deadline_s=given.deadline)
     try:
@@ -82,20 +85,14 @@ def _run(given: MeasuredScript) -> int:
         trial_file.remove_if_empty(given.out)
 
 
-def _prepare_environment(script: ScriptRun) -> None:
-    """What processes, and a fork server, read as they start."""
-    if script.needs_fresh_python:
-        os.environ[START_VARIABLE] = "spawn"
-    if script.device == "cpu":
-        os.environ.setdefault(*WAITING)
-
-
 def _measure(session: ScriptSession, told: Iterable[Sequence[MeasureOrder]], out: Path) -> int:
     tally = Tally()
     for line in session.trials(told):
         trial_file.append(out, line)
         tally.add_trial(line)
-        program.keep_printed(out, session.printed)
+        program.keep_printed(
+            out, session.printed or {role: side.end.printed for role, side in session.seen.sides.items()}
+        )
     code = tally.exit_code([session.script.operator])
     return MEASURED if code == NOTHING and tally.count(Status.UNTIMED) else code
 

@@ -362,7 +362,7 @@ class ScriptSession(Session):
             elif event:
                 absent[role] = failed_entry(Status.ERROR, "it did not time this in this trial, as it had before")
             else:
-                absent[role] = _gone(side)
+                absent[role] = _missed(_end(side, False, 0.0))
         shuffled = random.Random(f"{turn}/{self.script.operator}/{key}")
         usual = max(min(self.protocol.rounds, LEAST_ROUNDS), math.ceil(self.protocol.rounds / self._starts))
         no_graph, rounds = key in self._no_graph, order.rounds.get(key.partition("/")[2], 0) or usual
@@ -471,11 +471,7 @@ def _untimed(survey: Survey, chosen: Chosen, same: Collection[str]) -> Iterator[
         yield key, {**dict.fromkeys(sides, {**failed_entry(Status.UNTIMED, why), **code}), **arms}
     lost = {role: {one.key for one in survey.lost(role)} for role in sides}
     for key, why in survey.unpaired().items():
-        gone = {
-            role: failed_entry((end := side.end).status, f"the script ended before it: {end.reason}", end.detail)
-            for role, side in survey.sides.items()
-            if key in lost[role]
-        }
+        gone = {role: _missed(side.end) for role, side in survey.sides.items() if key in lost[role]}
         yield key, gone | {role: failed_entry(Status.UNTIMED, why) for role, known in sides.items() if key in known}
     if short := survey.cut_short():
         failed = {role: (end := survey.sides[role].end).early and end.kind != "late" for role in short}
@@ -484,14 +480,9 @@ def _untimed(survey: Survey, chosen: Chosen, same: Collection[str]) -> Iterator[
         yield LATER, {**dict.fromkeys(sides, failed_entry(Status.UNTIMED, why)), **entries}
 
 
-def _gone(side: ScriptSide) -> JsonObject:
+def _missed(end: ScriptEnd) -> JsonObject:
     """The entry of a closure to which a script did not come."""
-    if side.failure:
-        return failed_entry(side.failure.status, side.failure.why, side.failure.detail)
-    ended = side.ended or {}
-    return failed_entry(
-        Status.ERROR, f"the script ended before it: {ended.get('why') or 'it ended'}", ended.get("detail", "")
-    )
+    return failed_entry(end.status, f"the script ended before it: {end.reason}", end.detail)
 
 
 def _add(cases: JsonObject, key: str, arms: Json, method: str = "", warnings: Sequence[str] = ()) -> None:

@@ -398,12 +398,8 @@ def joint_facts(answers: Sequence[JsonObject]) -> JsonObject:
     found |= {name: joined(of_all[name]) for joined, names in JOINED.items() for name in names if name in first}
     if "ran" in first:
         parts = dict.fromkeys(part for ran in of_all["ran"] for part in ran if not found["unseen"])
-        found["ran"] = {part: _digest([ran.get(part) for ran in of_all["ran"]]) for part in parts}
+        found["ran"] = {part: _of_digests([ran.get(part, "nothing") for ran in of_all["ran"]]) for part in parts}
     return found
-
-
-def _digest(digests: Sequence[str | None]) -> str:
-    return joint([one or "nothing" for one in digests]) or ""
 
 
 APART = 0.03

@@ -178,8 +178,9 @@ class Survey:
     @property
     def same(self) -> frozenset[str]:
         """Names of the closures that run the same code on both sides (of one Python), and so need no times."""
-        base, head = (self.sides[role] for role in ("base", "head"))
-        if base.end.elsewhere or head.end.elsewhere:  # a package of the repository whose code nobody looked at
+        if any(
+            side.end.elsewhere for side in self.sides.values()
+        ):  # a package of the repository whose code nobody looked at
             return frozenset()
         return frozenset(key for key in self.paired if not self.differing[key])
 
@@ -326,13 +327,15 @@ def own_s(survey: Survey, timed: Sequence[str]) -> float:
         made = {place for place, *_ in rows}  # of every function one call is made: it shows what the others give
         left_out = set[str]()
         for place, _, keys in rows:
-            left_out |= set(keys) if place not in made else set()
+            if place not in made:
+                left_out.update(keys)
             made.discard(place)
         spent, end = 0.0, 0.0
         for one in side.closures:
             spent += one.at_s - end if one.key not in left_out else 0.0
             end = one.at_s + one.took_s
-            found += [spent] if one.key in timed else []
+            if one.key in timed:
+                found.append(spent)
     return max(found)
 
 

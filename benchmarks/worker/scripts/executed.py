@@ -360,7 +360,7 @@ def _constant(value: Any) -> Any:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    if isinstance(value, (bool, int, float, complex, str, bytes, enum.Enum, torch.dtype)):
+    if isinstance(value, (int, float, complex, str, bytes, enum.Enum, torch.dtype)):
         return repr(value)
     if isinstance(value, (tuple, list)) and depth:
         return [_plain(one, depth - 1) for one in value[:MOST]]
@@ -394,7 +394,7 @@ def digest(tensor: torch.Tensor) -> str:
             return _of_bits(tensor.detach())
     except torch.cuda.OutOfMemoryError:
         raise
-    except (RuntimeError, TypeError, NotImplementedError, AttributeError):
+    except (RuntimeError, TypeError, AttributeError):
         return ""
 
 

@@ -143,7 +143,9 @@ class Interceptor:
                     calls = skipping.call_names(reversed(users), self._root, self._calls)
                     timing, error = self._surveyed(bench, here, calls)
                     del bench
-                    self._free()
+                    if (cuda := sys.modules["torch"].cuda).is_initialized():
+                        gc.collect()
+                        cuda.empty_cache()  # the next may need all of the device (97 GiB, seen 2026-11)
                 elif name.key in self._task.wanted:
                     with self.tuning.measuring():
                         timing, error = self._in_turn(bench, here)
@@ -167,14 +169,6 @@ class Interceptor:
         return self._names.unnumbered(frame, call).key
 
     # ---- the three ways ------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _free() -> None:
-        """Give back what a closure held: the next may need all of the device (97 GiB, seen 2026-11)."""
-        cuda = sys.modules["torch"].cuda
-        if cuda.is_initialized():
-            gc.collect()
-            cuda.empty_cache()
 
     def _surveyed(
         self, bench: Any, here: Mapping[str, str], calls: Sequence[str]
@@ -315,22 +309,20 @@ PROVIDERS = (
 """Parameters that say whose code runs; the first that is there and is a text names the backend."""
 
 NO_NAME = (
-    *(
-        "<lambda>",
-        "<module>",
-        "fn",
-        "f",
-        "func",
-        "fun",
-        "wrapper",
-        "inner",
-        "call",
-        "main",
-        "run",
-        "_run",
-        "worker",
-        "replay",
-    ),
+    "<lambda>",
+    "<module>",
+    "fn",
+    "f",
+    "func",
+    "fun",
+    "wrapper",
+    "inner",
+    "call",
+    "main",
+    "run",
+    "_run",
+    "worker",
+    "replay",
 )
 """ClosureNames of functions that say nothing."""
 
@@ -407,7 +399,7 @@ def printed(value: Any) -> str:
     """A parameter as text without spaces and slashes, "" for what is none: a tensor, a measured time, an object."""
     if isinstance(value, enum.Enum):
         return _plain(value.name)
-    if isinstance(value, (bool, int, str)):
+    if isinstance(value, (int, str)):
         return _plain(str(value)) if len(str(value)) <= LONGEST_VALUE else ""
     if isinstance(value, float):
         return f"{value:g}"

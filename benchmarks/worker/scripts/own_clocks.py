@@ -32,6 +32,7 @@ import os
 import statistics
 import sys
 import weakref
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -40,8 +41,11 @@ from .interception import MOST, REGION, Interceptor, TimerCall, counter
 CLOCKS = ("perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "monotonic_ns", "default_timer")
 """Functions of `time` and `timeit` that scripts read."""
 
-WAITS = ("synchronize", "cudaProfilerStart", "cudaProfilerStop", "_sleep")
+WAITS = ("synchronize", "sync", "cudaProfilerStart", "cudaProfilerStop", "_sleep")
 """Calls that wait or mark, and time nothing."""
+
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all", "reduce_scatter", "broadcast")
+"""How calls begin in which ranks wait for each other."""
 
 CACHES = ("cache", "flush", "l2")
 """In the name of what is written, or called, to flush a cache."""
@@ -62,6 +66,9 @@ OWN_SCOPE = (
 KEEPS = ("append", "extend", "add", "insert", "update", "put")
 """Methods that keep what a round computes: the script may want that of every round."""
 
+APART = "its two readings are not in one list of statements"
+"""Why what stands between them is not taken over."""
+
 MOST_TOLD = 10
 """Regions that could not be taken over, and are told."""
 
@@ -74,6 +81,9 @@ def rewritten(tree: ast.Module, file: str, clocks: OwnClocks) -> ast.Module | No
     tree = ast.fix_missing_locations(rewriter.visit(tree))
     clocks.untaken += rewriter.untaken
     clocks.totals += rewriter.totals
+    if not (rewriter.count or rewriter.untaken or rewriter.totals):
+        read = [node.lineno for node in ast.walk(tree) if rewriter.is_clock(node)]  # type: ignore[attr-defined]
+        clocks.totals += [f"{os.path.basename(file)}:{line}: {APART}" for line in read[:1]]
     return tree
 
 
@@ -98,7 +108,7 @@ class OwnClocks:
         once: Callable[[], Any],
         whole: Callable[[int], Any],
         many: Callable[[], int],
-        reads: Sequence[tuple[str, Callable[[], Any]]],
+        reads: Sequence[str],
         function: Callable[[], Any] | None,
         rounds: Sequence[str],
         alike: bool,
@@ -106,8 +116,8 @@ class OwnClocks:
         """Seconds between the two readings, None for what the clock says.
 
         once: one round.  whole: as the script has it, in so many rounds where they are alike.  many: rounds.
-        reads: values by name that a round reads.  function: what is called, for its name.  rounds: variables that say
-        how many.  alike: it does the same in every round of the loop around it.
+        reads: variables that a round reads.  function: what is called, for its name.  rounds: variables that say how
+        many.  alike: it does the same in every round of the loop around it.
         """
         times, seconds = self._met.get(site, (0, None))
         if times >= ROUNDS and seconds is not None:
@@ -117,23 +127,22 @@ class OwnClocks:
             whole(sys.maxsize)
             return None
 
-        def asked() -> tuple[TimerCall, list[Any], Any]:
-            values = {name: value for name, read in reads if (value := _read(read)) is not _UNBOUND}
+        def asked() -> tuple[TimerCall, Any]:
+            scope = ChainMap(frame.f_locals, frame.f_globals)
+            values = {name: scope[name] for name in reads if name in scope}
             named = _read(function) if function else None
-            said = None if named is _UNBOUND else named
-            call = TimerCall(timer, once, tuple(values.values()), function=said, rounds=rounds)
-            marks = tuple((name, _mark(value)) for name, value in values.items())
-            return call, list(values.values()), (site, self._to.name(call, frame), marks)
+            call = TimerCall(timer, once, tuple(values.values()), function=named, rounds=rounds)
+            return call, (site, self._to.name(call, frame), *((name, _mark(one)) for name, one in values.items()))
 
         before = self._to.taken
-        whole(ROUNDS if self._held(asked()[-1]) is None else 1)
+        whole(ROUNDS if self._held(asked()[1]) is None else 1)
         if self._to.taken != before:
             return None
-        call, values, key = asked()
+        call, key = asked()
         seconds = self._held(key)
         if seconds is None:
             seconds = statistics.fmean(self._to.time(call, frame).seconds)
-            self._known[key] = [ref for value in values if (ref := _weak(value))], seconds
+            self._known[key] = list(filter(None, map(_weak, call.roots))), seconds
         if alike:
             self._met[site] = times + 1, seconds
         return seconds * max(1, many())
@@ -172,36 +181,33 @@ class OwnClocks:
         return start.elapsed_time(end) if pair is None or pair[2] is None else 1e3 * pair[2]
 
     @staticmethod
-    def after(begin: Any, seconds: float) -> Any:
-        """The reading of a clock so many seconds after another; clocks that give whole numbers count nanoseconds."""
+    def after(begin: Any, seconds: float | None, reading: Any) -> Any:
+        """The reading of a clock so many seconds after another, or its own; one of whole numbers counts nanoseconds."""
+        if seconds is None:
+            return reading
         return begin + (round(1e9 * seconds) if isinstance(begin, int) else seconds)
-
-
-_UNBOUND = object()
 
 
 def _read(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except Exception:  # a name that has no value yet, an attribute that is not there
-        return _UNBOUND
+        return None
 
 
 def _mark(value: Any) -> Any:
     """What tells a value from another one: of a tensor shape and type, of other objects which one it is."""
-    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+    if isinstance(value, (int, float, complex, str, bytes, type(None))):
         return value
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     return (tuple(shape), str(dtype)) if isinstance(shape, tuple) and dtype is not None else id(value)
 
 
 def _weak(value: Any) -> Any:
-    if isinstance(_mark(value), int) and not isinstance(value, int):
-        try:
-            return weakref.ref(value)
-        except TypeError:  # a list, a dict
-            return None
-    return None
+    try:
+        return None if isinstance(_mark(value), tuple) else weakref.ref(value)
+    except TypeError:  # a list, a dict, a number
+        return None
 
 
 # The rewriting.
@@ -224,17 +230,19 @@ class _Total(_Untaken):
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Rewrites a module.  names: of what reads a clock in it, in any way."""
+    """Rewrites a module.  names: of what reads a clock in it, in any way.  count: regions that it has handed over."""
 
     def __init__(self, tree: ast.Module, file: str) -> None:
         self._file = file
         self._readings = _readings(tree)
         self._scopes: list[ast.AST] = [tree]
         self._loops: list[ast.For] = []
+        self._repeated = False
         self._timed: set[tuple[ast.AST, str]] = set()
         self._warm_ups: list[tuple[ast.AST, ast.For]] = []
-        self._count = 0
-        self._profilers = _profiler_names(tree)
+        self.count = 0
+        made = [one for one in ast.walk(tree) if isinstance(one, ast.Assign) and any(map(_is_profiler, ast.walk(one)))]
+        self._profilers = {one.id for node in made for one in node.targets if isinstance(one, ast.Name)}
         profilers = {"profile" for node in ast.walk(tree) if self._profiles(node)}
         events = {"elapsed_time"} & {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         self._events = bool(events)
@@ -246,10 +254,12 @@ class _Rewriter(ast.NodeTransformer):
         """Inner regions first: what holds one is no region."""
         scope = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda))
         outer = self._loops
+        repeated = self._repeated
+        self._repeated = isinstance(node, ast.For) or (repeated and not scope)
         if scope:
             self._scopes.append(node)
             self._loops = []
-        elif isinstance(node, ast.For) and counter(node):
+        elif counter(node):
             self._loops = [*outer, node]
         node = super().generic_visit(node)
         for field in ("body", "orelse", "finalbody"):
@@ -260,7 +270,7 @@ class _Rewriter(ast.NodeTransformer):
                 node.iter = ast.copy_location(_call("repeated", node.iter), node)
             elif _alike(node.body, [node]):
                 self._warm_ups.append((self._scopes[-1], node))
-        self._loops = outer
+        self._loops, self._repeated = outer, repeated
         for where, loop in self._warm_ups if isinstance(node, ast.Module) else ():
             if (where, _work(loop.body)) in self._timed:
                 loop.iter = ast.copy_location(_call("rounds", loop.iter, ast.Constant(ROUNDS)), loop)
@@ -283,33 +293,29 @@ class _Rewriter(ast.NodeTransformer):
                     continue
             done.append(first)
             begins = self._begins(first)
-            if begins is None:
+            if not begins:
                 continue
             at = next((index for index, one in enumerate(left) if self._ends(begins, one)), None)
             if at is None:
-                if begins.host and self._subtracts(None, begins.held):
-                    self.totals.append(
-                        f"{self._file}:{first.lineno}: its two readings are not in one list of statements"
-                    )
                 continue
             inside, last = left[:at], left[at]
             if not any(_calls(one) for one in inside) or any(map(_has_clock, inside)):
                 continue
             try:
-                made, name = self._handed_over(inside, begins)
+                made, name = self._handed_over(inside, all(one.host for one in begins))
             except _Untaken as why:
                 told = self.totals if isinstance(why, _Total) else self.untaken
                 told.append(f"{self._file}:{inside[0].lineno}: {why}")
                 continue
             done += [ast.copy_location(one, inside[0]) for one in made]
-            done += self._read_after(begins, last, name)
+            done += self._read_after(self._ends(begins, last), last, name)
             left = left[at + 1 :]
         return done
 
     def _of_profiler(self, node: ast.With) -> list[ast.stmt]:
         """Statements in place of a profiler's `with`, which runs as it stands beside what is handed over."""
         try:
-            made, _ = self._handed_over([node], _Begin(node.items[0].context_expr, False), node.body, "profiler")
+            made, _ = self._handed_over([node], False, node.body, "profiler")
         except _Untaken as why:
             self.untaken.append(f"{self._file}:{node.lineno}: {why}")
             return [node]
@@ -328,47 +334,56 @@ class _Rewriter(ast.NodeTransformer):
 
     # ---- where a region begins and ends --------------------------------------------------------------------------
 
-    def _begins(self, one: ast.stmt) -> _Begin | None:
-        if isinstance(one, ast.Assign) and len(one.targets) == 1 and self._is_clock(one.value):
-            return _Begin(one.targets[0], True) if isinstance(one.targets[0], ast.Name) else None
+    def _begins(self, one: ast.stmt) -> list[_Begin]:
+        """Readings with which regions may begin; of a choice the last in both branches, or none."""
+        if isinstance(one, ast.If):
+            ways = [self._begins(branch[-1]) if branch else [] for branch in (one.body, one.orelse)]
+            return sum(ways, []) if all(ways) else []
+        if isinstance(one, ast.Assign) and self.is_clock(one.value):
+            return [_Begin(one.targets[0], True)]
         event = self._recorded(one)
-        return None if event is None else _Begin(event, False)
+        return [] if event is None else [_Begin(event, False)]
 
     def _recorded(self, one: ast.stmt) -> ast.expr | None:
         """The event that a statement records."""
         return one.value.func.value if self._events and _callee(one).endswith(".record") else None  # type: ignore
 
-    def _ends(self, begins: _Begin, one: ast.stmt) -> bool:
-        if not begins.host:
+    def _ends(self, begins: list[_Begin], one: ast.stmt) -> list[tuple[_Begin, ast.stmt]]:
+        """Regions that end in a statement, each with the statement that reads the clock again."""
+        return [(begin, end) for begin in begins for end in _first(one) if self._ends_at(begin, end)]
+
+    def _ends_at(self, begin: _Begin, one: ast.stmt) -> bool:
+        if not begin.host:
             event = self._recorded(one)
-            return event is not None and ast.dump(event) != ast.dump(begins.held)
+            return event is not None and ast.dump(event) != ast.dump(begin.held)
         reading = self._reading(one)
         held = one.targets[0] if isinstance(one, ast.Assign) and one.value is reading else reading
-        return held is not None and self._subtracts(held, begins.held)
+        return held is not None and self._subtracts(held, begin.held)
 
     def _reading(self, one: ast.stmt) -> ast.Call | None:
         """The reading of a clock in a simple statement."""
         if hasattr(one, "body"):
             return None
-        return next((node for node in ast.walk(one) if self._is_clock(node)), None)  # type: ignore[return-value]
+        return next((node for node in ast.walk(one) if self.is_clock(node)), None)  # type: ignore[return-value]
 
-    def _subtracts(self, later: ast.expr | None, begin: ast.expr) -> bool:
-        """Whether the scope has the difference of the two readings somewhere.  later: None for any."""
+    def _subtracts(self, later: ast.expr, begin: ast.expr) -> bool:
+        """Whether the scope has the difference of the two readings somewhere."""
         differences = (node for node in ast.walk(self._scopes[-1]) if isinstance(node, ast.BinOp))
         return any(
             isinstance(node.op, ast.Sub)
             and ast.unparse(node.right) == ast.unparse(begin)
-            and (later is None or ast.unparse(node.left) == ast.unparse(later))
+            and ast.unparse(node.left) == ast.unparse(later)
             for node in differences
         )
 
-    def _is_clock(self, node: ast.AST) -> bool:
+    def is_clock(self, node: ast.AST) -> bool:
+        """Whether it reads a clock."""
         return isinstance(node, ast.Call) and ast.unparse(node) in self._readings
 
     # ---- what a region becomes -----------------------------------------------------------------------------------
 
     def _handed_over(
-        self, inside: list[ast.stmt], begins: _Begin, within: list[ast.stmt] | None = None, timer: str = ""
+        self, inside: list[ast.stmt], host: bool, within: list[ast.stmt] | None = None, timer: str = ""
     ) -> tuple[list[ast.stmt], str]:
         """Statements in place of the region, and the name of the variable with its seconds.
 
@@ -379,18 +394,18 @@ class _Rewriter(ast.NodeTransformer):
         doing = inside if within is None else [one for one in within if not _steps(one)]
         loop = self._loop(doing)
         body = loop.body if loop is not None else doing
-        repeated = loop is not None or self._loops or (len(self._scopes) > 1 and any(map(_waits, inside)))
-        if begins.host and not repeated:
+        repeated = loop is not None or self._repeated or (len(self._scopes) > 1 and any(map(_meets, inside)))
+        if host and not repeated:
             raise _Total("it runs once, and nothing waits for a device: taken for a total")
         _refuse(inside)
         body = [one for one in body if not (_waits(one) or _flushes(one) or (timer and _steps(one)))]
         if not any(map(_calls, body)):
             raise _Untaken("it calls nothing")
-        self._count += 1
+        self.count += 1
         self._timed.add((self._scopes[-1], _work(body)))
-        once, whole, name = (f"{REGION}{what}_{self._count}" for what in ("once", "whole", "seconds"))
+        once, whole, name = (f"{REGION}{what}_{self.count}" for what in ("once", "whole", "seconds"))
         carried, stored, read = _names(body)
-        own = {node.id for node in _stored(loop.target)} if loop is not None else set()
+        own = {counter(loop)} if loop is not None else set()
         reads = sorted((read - own - set(map(counter, self._loops))) | (carried - own))
         marked = [one for one in reads if one not in carried]
         made: list[ast.stmt] = []
@@ -404,16 +419,16 @@ class _Rewriter(ast.NodeTransformer):
             self._whole(whole, inside, written, loop if within is None else None),
         ]
         many = ast.Constant(1) if loop is None else loop.iter.args[0]  # type: ignore[attr-defined]
-        pairs = ast.Tuple([ast.Tuple([ast.Constant(n), _lambda(_load(n))], ast.Load()) for n in marked], ast.Load())
+        names = ast.Tuple([ast.Constant(one) for one in marked], ast.Load())
         called = _called(body)
         function = _lambda(called) if called is not None else ast.Constant(None)
-        named = ast.Constant(timer or ("clock" if begins.host else "events"))
+        named = ast.Constant(timer or ("clock" if host else "events"))
         counts = ast.Tuple([ast.Constant(n.id) for n in ast.walk(many) if isinstance(n, ast.Name)], ast.Load())
-        site = ast.Constant(f"{self._file}:{self._count}")
+        site = ast.Constant(f"{self._file}:{self.count}")
         alike = ast.Constant(
             bool(self._loops) and _alike(inside, self._loops) and not self._differ(inside, reads, written)
         )
-        taken = _call("region", site, named, _load(once), _load(whole), _lambda(many), pairs, function, counts, alike)
+        taken = _call("region", site, named, _load(once), _load(whole), _lambda(many), names, function, counts, alike)
         made.append(ast.Assign([ast.Name(name, ast.Store())], taken))
         return made, name
 
@@ -426,7 +441,7 @@ class _Rewriter(ast.NodeTransformer):
     def _loop(self, inside: list[ast.stmt]) -> ast.For | None:
         """The loop of range(n), if it is all that the region does beside waiting, for a device or for other ranks."""
         doing = [one for one in inside if not (_waits(one) or _callee(one).endswith("barrier"))]
-        return doing[0] if len(doing) == 1 and counter(doing[0]) and isinstance(doing[0], ast.For) else None
+        return doing[0] if len(doing) == 1 and counter(doing[0]) else None  # type: ignore[return-value]
 
     def _whole(self, name: str, inside: list[ast.stmt], written: list[str], loop: ast.For | None) -> ast.FunctionDef:
         """What stands in the region, as a function of how many rounds are enough of a loop whose rounds are alike."""
@@ -457,20 +472,22 @@ class _Rewriter(ast.NodeTransformer):
         made.type_params = []
         return made
 
-    def _read_after(self, begins: _Begin, last: ast.stmt, name: str) -> list[ast.stmt]:
+    def _read_after(self, ends: list[tuple[_Begin, ast.stmt]], last: ast.stmt, name: str) -> list[ast.stmt]:
         """The second reading."""
-        if (end := self._recorded(last)) is not None:
-            pair = ast.Expr(_call("events", copy.deepcopy(begins.held), copy.deepcopy(end), _load(name)))
-            return [last, ast.copy_location(pair, last)]
-        reading = self._reading(last)
-        assert reading is not None
-        nothing = ast.Compare(_load(name), [ast.Is()], [ast.Constant(None)])
-        new = ast.IfExp(nothing, reading, _call("after", _loaded(begins.held), _load(name)))
-        return [_Replaced(reading, ast.copy_location(new, reading)).visit(last)]
+        statements: Any = [last]
+        for begin, one in ends:
+            if begin.host:
+                old: Any = self._reading(one)
+                new: Any = ast.copy_location(_call("after", _loaded(begin.held), _load(name), old), old)
+            else:
+                events = _call("events", *map(copy.deepcopy, (begin.held, self._recorded(one))), _load(name))
+                old, new = one, [one, ast.copy_location(ast.Expr(events), one)]
+            statements = _Replaced(old, new).visit(ast.Module(statements, [])).body
+        return statements
 
 
 class _Replaced(ast.NodeTransformer):
-    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+    def __init__(self, old: ast.AST, new: ast.AST | list[ast.stmt]) -> None:
         self._old, self._new = old, new
 
     def visit(self, node: ast.AST) -> Any:
@@ -487,6 +504,18 @@ def _readings(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module in ("time", "timeit"):
             found |= {f"{one.asname or one.name}()" for one in node.names if one.name in CLOCKS}
     return found
+
+
+def _first(one: ast.stmt) -> Iterator[ast.stmt]:
+    """A statement; of a choice those in its branches before which nothing is called."""
+    if not isinstance(one, ast.If):
+        yield one
+        return
+    for branch in (one.body, one.orelse):
+        for inner in branch:
+            yield from _first(inner)
+            if not _waits(inner):
+                break
 
 
 def _nodes(statements: Sequence[ast.AST]) -> Iterator[ast.AST]:
@@ -507,11 +536,15 @@ def _waits(one: ast.stmt) -> bool:
     """Whether a statement only waits: for a device, or for nothing."""
     if isinstance(one, ast.If):
         return _both_ways(one, _waits)
-    if isinstance(one, ast.Pass):
-        return True
-    value = one.value if isinstance(one, ast.Expr) else None
-    waits = isinstance(value, ast.Constant) or (isinstance(value, ast.Call) and _waiting(value))
-    return waits or (value is not None and not _calls(one))
+    if not isinstance(one, ast.Expr):
+        return isinstance(one, ast.Pass)
+    return not _calls(one) or (isinstance(one.value, ast.Call) and _waiting(one.value))
+
+
+def _meets(one: ast.stmt) -> bool:
+    """Whether a statement waits, or calls a collective."""
+    called = (ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(one) if isinstance(node, ast.Call))
+    return _waits(one) or any(name.startswith(COLLECTIVES) for name in called)
 
 
 def _both_ways(one: ast.If, does: Callable[[ast.stmt], bool]) -> bool:
@@ -527,15 +560,8 @@ def _callee(one: ast.stmt) -> str:
 
 def _is_profiler(made: ast.AST) -> bool:
     """Whether an expression makes a profiler."""
-    called = made.func if isinstance(made, ast.Call) else None
-    name = ast.unparse(called) if isinstance(called, (ast.Name, ast.Attribute)) else ""
+    name = ast.unparse(made.func) if isinstance(made, ast.Call) else ""
     return name.rpartition(".")[2] == "profile" or "proton" in name
-
-
-def _profiler_names(tree: ast.AST) -> set[str]:
-    """Variables to which a profiler is given, somewhere."""
-    given = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and any(map(_is_profiler, ast.walk(node)))]
-    return {one.id for node in given for one in node.targets if isinstance(one, ast.Name)}
 
 
 def _flushes(one: ast.stmt) -> bool:
@@ -574,8 +600,7 @@ def _alike(body: Sequence[ast.stmt], loops: Sequence[ast.For]) -> bool:
     modulo = [node.left for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)]
     numbered = [node for node in nodes if getattr(node, "id", "") in counters and node not in modulo]
     stored = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store)]
-    called = [node.func for node in nodes if isinstance(node, ast.Call)]
-    kept = [one for one in called if isinstance(one, ast.Attribute) and one.attr in KEEPS]
+    kept = [node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in KEEPS]
     plain = all(isinstance(one, (ast.Name, ast.Tuple)) for one in stored)
     return plain and not (numbered or kept or _names(body)[0])
 
@@ -600,7 +625,13 @@ def _names(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str], set[str]
     their own.
     """
     nodes = list(_nodes(statements))
-    inner = {name.id for one in nodes if isinstance(one, ast.comprehension) for name in _stored(one.target)}
+    inner = {
+        name.id
+        for one in nodes
+        if isinstance(one, ast.comprehension)
+        for name in ast.walk(one.target)
+        if isinstance(name, ast.Name)
+    }
     inner |= {one.arg for node in nodes if isinstance(node, ast.Lambda) for one in node.args.args}
     assigned = [node for node in nodes if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign))]
     behind = {
@@ -618,10 +649,6 @@ def _names(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str], set[str]
             carried |= {name.id} & read
             stored.add(name.id)
     return carried, stored, {name for name in read if not hasattr(builtins, name)}
-
-
-def _stored(target: ast.AST) -> Iterator[ast.Name]:
-    return (one for one in ast.walk(target) if isinstance(one, ast.Name))
 
 
 def _one_round(loop: ast.For, body: list[ast.stmt]) -> ast.stmt:

@@ -177,8 +177,9 @@ class Ranks:
         for owner in (module, module.distributed_c10d):
             owner.init_process_group = init_process_group
         if on_cpu:
-            module.new_group = _without(module.new_group, backend="gloo", device_id=None, pg_options=None)
-            module.barrier = _without(module.barrier, device_ids=None)
+            module.new_group = without(module.new_group, backend="gloo", device_id=None, pg_options=None)
+            module.barrier = without(module.barrier, device_ids=None)
+            module.DeviceMesh.__init__ = without(module.DeviceMesh.__init__, device_type="cpu")
 
     def _own_store(self, real: Any) -> Any:
         """TCPStore for a script, at a port of its side's own: a number in its text is the same on both sides."""
@@ -386,7 +387,7 @@ JOINED = SimpleNamespace(join=lambda *_, **__: True, exitcode=0, processes=())
 """Processes that a script started: they have ended well."""
 
 
-def _without(function: Any, **instead: Any) -> Any:
+def without(function: Any, **instead: Any) -> Any:
     """A function with these arguments, whatever it is asked for; one that is None is left out."""
 
     @functools.wraps(function)

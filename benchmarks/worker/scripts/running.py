@@ -23,7 +23,7 @@ from ...naming import Change, changing
 from ...shapes import JsonObject
 from . import own_clocks, skipping, timers
 from .interception import Interceptor, ScriptTask
-from .ranks import Ranks, SeveralProcesses, is_distributed, of_symmetric_memory
+from .ranks import Ranks, SeveralProcesses, is_distributed, of_symmetric_memory, without
 
 TIMING = ("bench", "timing", "timer", "perf", "profil")
 """In the name of a module of a checkout that times for scripts in other folders."""
@@ -179,7 +179,7 @@ def _change(name: str, to: Interceptor, ranks: Ranks, what: ScriptTask, programs
 
 def _of_torch(torch: Any, what: ScriptTask) -> None:
     if what.on_cpu:
-        of_torch(torch, what.world)
+        of_torch(torch, what)
     torch.manual_seed(what.seed)
 
 
@@ -296,7 +296,7 @@ def _caller(frame: FrameType | None) -> FrameType | None:
 
 GPUS = ("cuda", "hip", "xpu")
 
-EMPTIES = ("empty_cache", "reset_peak_memory_stats", "reset_max_memory_allocated")
+EMPTIES = ("empty_cache", "ipc_collect", "reset_peak_memory_stats", "reset_max_memory_allocated")
 SIZES = ("max_memory_allocated", "memory_allocated", "memory_reserved", "max_memory_reserved")
 """Questions about memory: a CPU answers 0."""
 
@@ -326,9 +326,9 @@ class HostEvent:
 
 
 class HostStream(contextlib.nullcontext[None]):
-    """torch.cuda.Stream, of which a CPU has none."""
+    """torch.cuda.Stream and torch.cuda.device: a CPU has no streams, and is one device."""
 
-    cuda_stream = 0
+    cuda_stream = idx = 0
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
@@ -339,15 +339,9 @@ class HostStream(contextlib.nullcontext[None]):
     wait_stream = wait_event = record_event = synchronize
 
 
-class HostDevice(HostStream):
-    """torch.cuda.device: the one device there is."""
-
-    idx = 0
-
-
-def of_torch(torch: Any, world: int) -> None:
+def of_torch(torch: Any, what: ScriptTask) -> None:
     """Send everything to the CPU from now on; each rank is told of a device."""
-    _answer_for_the_device(torch, world)
+    _answer_for_the_device(torch, what)
     from torch.overrides import TorchFunctionMode
 
     class OnCpu(TorchFunctionMode):
@@ -410,31 +404,33 @@ def _cpu(torch: Any, value: Any) -> Any:
     return torch.device("cpu") if named in GPUS or type(value) is int else value
 
 
-def _answer_for_the_device(torch: Any, world: int) -> None:
+def _answer_for_the_device(torch: Any, what: ScriptTask) -> None:
     """The questions that scripts ask before they time; what no CPU can answer raises as without a GPU."""
-    cuda = torch.cuda
+    cuda, properties = torch.cuda, _properties(torch)
     answers = {
-        **dict.fromkeys(
-            ("synchronize", "set_device", "init", "manual_seed", "manual_seed_all", "_sleep", "_lazy_init", *EMPTIES)
-        ),
-        **dict.fromkeys(("current_device", *SIZES), 0),
+        **dict.fromkeys(("synchronize", "init", "manual_seed", "manual_seed_all", "_sleep", "_lazy_init", *EMPTIES)),
+        **dict.fromkeys(("set_device", "set_device_index")),
+        **dict.fromkeys(SIZES, 0),
+        **dict.fromkeys(("current_device", "current_device_index"), what.rank),
+        "current_accelerator": torch.device("cpu"),
+        "mem_get_info": (properties.total_memory,) * 2,
         **dict.fromkeys(("current_stream", "default_stream"), HostStream()),
         "is_available": True,
-        "device_count": world,
+        "device_count": what.world,
         "get_device_name": "CPU",
         "get_device_capability": (0, 0),
-        "get_device_properties": _properties(torch),
+        "get_device_properties": properties,
         "stream": contextlib.nullcontext(),
     }
     for name, value in answers.items():
-        setattr(cuda, name, _answering(name, value))
-    for name in (*EMPTIES, *SIZES):  # what concerns memory has two names
-        setattr(cuda.memory, name, getattr(cuda, name))
-    cuda.Event, cuda.Stream, cuda.device = HostEvent, HostStream, HostDevice
-    torch.Event = HostEvent
-    for name in ("synchronize", "empty_cache", "is_available", "device_count", "set_device", "current_device"):
-        setattr(torch.accelerator, f"{name}_index" if name.endswith("_device") else name, getattr(cuda, name))
+        for owner in (cuda, cuda.memory, torch.accelerator):  # some have two names, or three
+            setattr(owner, name, _answering(name, value))
+    cuda.Event = torch.Event = HostEvent
+    cuda.Stream = cuda.device = HostStream
+    cuda.nvtx._nvtx = SimpleNamespace(**{name: _answering(name, 0) for name in ("rangePushA", "rangePop", "markA")})
     torch.nn.Module.cuda = lambda self, *_, **__: self
+    parallel = torch.nn.parallel.DistributedDataParallel
+    parallel.__init__ = without(parallel.__init__, device_ids=None, output_device=None)
     default = torch.set_default_device
     torch.set_default_device = lambda device: default(_cpu(torch, device))
 

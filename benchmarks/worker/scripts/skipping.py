@@ -109,7 +109,7 @@ def blank(value: Any) -> Any:
     """A copy of plain data with nan in place of every number with a point.  Raises NotPlain."""
     if isinstance(value, float):
         return math.nan
-    if value is None or isinstance(value, (bool, int, str)):
+    if value is None or isinstance(value, (int, str)):
         return value
     if type(value) is dict:
         return {key: blank(held) for key, held in value.items()}

@@ -67,17 +67,13 @@ def _do_bench(
 def summary(times: Sequence[float], quantiles: Sequence[float] | None, mode: str) -> Any:
     """What triton.testing returns: linear between order statistics; a single quantile is a number."""
     if quantiles is not None:
-        found = [quantile(times, one) for one in quantiles]
+        torch = sys.modules["torch"]
+        held, shares = (torch.tensor(list(one), dtype=torch.float64) for one in (times, quantiles))
+        found = torch.quantile(held, shares).tolist()
         return found[0] if len(found) == 1 else found
     if mode == "all":
         return list(times)
     return {"min": min, "max": max, "median": statistics.median}.get(mode, statistics.fmean)(times)
-
-
-def quantile(times: Sequence[float], share: float) -> float:
-    """Linear between order statistics, as triton.testing has it."""
-    torch = sys.modules["torch"]
-    return float(torch.quantile(torch.tensor(times, dtype=torch.float64), share))
 
 
 def _iris_do_bench(name: str, original: Any, to: Interceptor, frame: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
@@ -170,11 +166,7 @@ def _perftest(original: Any, to: Interceptor) -> Any:
             def timed(frame: Any, *args: Any, **kwargs: Any) -> Any:
                 return _output_and_us(to, frame, "perftest", function, args, kwargs)
 
-            @functools.wraps(function)
-            def plain(*args: Any, **kwargs: Any) -> Any:
-                return original(*how, **named)(function)(*args, **kwargs)
-
-            return _replaced(plain, to, timed)
+            return _replaced(original(*how, **named)(function), to, timed)
 
         return decorator
 
@@ -324,7 +316,7 @@ class Tuning:
         return next(runs, configs[0])
 
     def _measured(self, tuner: Any, configs: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        from .executed import written  # imports torch, which a script may want to set up first
+        from .executed import written
 
         by_name = {str(one): one for one in configs}
         name = digest_of([tuner.base_fn.__name__, _key(tuner, kwargs), sorted(by_name), written(tuner)])
@@ -346,16 +338,12 @@ class Tuning:
         by: Callable[..., Any] | None = None,
     ) -> float:
         """Milliseconds of a configuration as the tuner measures them, inf where it cannot be launched."""
-        held = vars(tuner).get("do_bench")
-        named = vars(tuner).get("_do_bench", held) is not None
-        if by is None:
-            by = tuner.do_bench if named else functools.partial(tuner.do_bench, **SHORT)
-        tuner.do_bench = by
-        try:
+        from ..code_hash import in_place_of  # imports torch, which a script may want to set up first
+
+        named = vars(tuner).get("_do_bench", vars(tuner).get("do_bench")) is not None
+        by = by or (tuner.do_bench if named else functools.partial(tuner.do_bench, **SHORT))
+        with in_place_of(tuner, "do_bench", by):
             return float(self._bench(tuner, *args, config=config, **kwargs)[0])
-        finally:
-            del tuner.do_bench  # what Triton has there is made when it is asked for
-            vars(tuner).update({} if held is None else {"do_bench": held})
 
 
 def fastest_or_alike(times: Mapping[str, float], other: str) -> str:

@@ -52,6 +52,10 @@ def start(rank, world):
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", "29500"
     torch.accelerator.set_device_index(rank)
     dist.init_process_group("nccl", rank=rank, world_size=world)
+    assert torch.cuda.current_device() == rank, "of the CPU, too"
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1).cuda(rank), device_ids=[rank])
+    with torch.cuda.nvtx.range("a step on a mesh of ranks"):
+        model(torch.ones(1, 2, device=dist.device_mesh.init_device_mesh("cuda", (2,)).device_type)).sum().backward()
     main(rank)
 
 """
