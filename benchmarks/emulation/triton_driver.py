@@ -19,6 +19,8 @@ from .. import naming
 from . import code_object, launch
 from .waves import Memory
 
+__tracebackhide__ = True  # pytest shows the program's frames alone
+
 Told = Callable[[launch.Execution], None]
 
 WAVE, MAX_THREADS = 64, 1024

@@ -22,6 +22,8 @@ from typing import Any
 from ... import naming
 from ...naming import Change, ChangingFinder
 
+__tracebackhide__ = True  # pytest shows the program's frames alone
+
 FOLDER = "RIDGELINE_EMULATE"
 """Environment variable: the folder of a run."""
 
