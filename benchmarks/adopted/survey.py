@@ -178,9 +178,7 @@ class Survey:
     @property
     def same(self) -> frozenset[str]:
         """Names of the closures that run the same code on both sides (of one Python), and so need no times."""
-        if any(
-            side.end.elsewhere for side in self.sides.values()
-        ):  # a package of the repository whose code nobody looked at
+        if any(side.end.elsewhere for side in self.sides.values()):  # a package there whose code nobody looked at
             return frozenset()
         return frozenset(key for key in self.paired if not self.differing[key])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import sys
 from typing import Any
 
@@ -78,10 +79,12 @@ def test_a_written_buffer_is_an_output_and_no_changed_input(tmp_path):
     assert right.compare(str(tmp_path / "o.pt"))["right"]
 
 
-def test_outputs_that_come_and_go_are_seen():
-    counter = iter(range(100))
+def test_outputs_that_come_and_go_are_seen_and_a_rank_comes_late_where_that_is_asked_for(monkeypatch):
+    slept, counter = [], itertools.count()
+    monkeypatch.setattr(closure.time, "sleep", slept.append)
     assert not closure_bench(lambda: torch.full((4,), float(next(counter)))).examine()["repeats"]
-    assert closure_bench(lambda: torch.rand(4)).examine()["repeats"]  # from equal random numbers
+    found = closure_bench(lambda: torch.rand(4)).examine(late=True)  # from equal random numbers
+    assert (found["repeats"], found["stale"], slept) == (True, False, [0.01])
 
 
 def test_gradients_are_cleared_before_each_call_as_the_timer_promises():
@@ -100,7 +103,7 @@ def test_gradients_are_cleared_before_each_call_as_the_timer_promises():
 
 
 def test_a_call_that_returns_what_an_earlier_one_computed_is_told():
-    x, held, buffer = torch.randn(8), dict[str, torch.Tensor](), [torch.zeros(8)]
+    x, buffer = torch.randn(8), [torch.zeros(8)]
 
     @functools.cache
     def remembered():
@@ -113,9 +116,9 @@ def test_a_call_that_returns_what_an_earlier_one_computed_is_told():
     deep = [[[[[[Deep()]]]]]]  # further than closures are followed
 
     def into():
-        held["out"] = deep[0][0][0][0][0][0].out
-        held["out"][:4] = x[:4]  # writes a part, and returns all
-        return held.pop("out")
+        out = deep[0][0][0][0][0][0].out
+        out[:4] = x[:4]  # writes a part, and returns all
+        return out
 
     with pytest.raises(closure.StaleResult, match="a call computes nothing"):
         closure_bench(lambda: remembered()).examine()
@@ -190,13 +193,8 @@ def test_a_large_tensor_in_host_memory_is_summed(monkeypatch):
 
 
 def test_after_timing_a_closure_must_give_what_it_gave():
-    state = {"calls": 0}
-
-    def call():
-        state["calls"] += 1
-        return torch.full((4,), 1.0 if state["calls"] < 10 else 2.0)
-
-    made = closure_bench(call)
+    calls = itertools.count()
+    made = closure_bench(lambda: torch.full((4,), 1.0 if next(calls) < 9 else 2.0))
     assert made.examine()["repeats"]
     made.samples(["x"] * 8, False)
     assert not made.check_after()["right"]
@@ -212,7 +210,7 @@ def test_sides_agree_within_what_their_types_round():
     assert "inputs hold other values" in different.why
     assert not agree([x], [x[:10]], True).compared
     assert not agree([], [], True).compared
-    nan = torch.tensor([1.0, float("nan")])
+    nan = torch.tensor([1.0, torch.nan])
     assert agree([nan], [nan.clone()], True).right
     assert not agree([torch.tensor([1])], [torch.tensor([2])], True).right
 
@@ -231,8 +229,7 @@ def test_sides_agree_within_what_their_types_round():
 )
 def test_summary_is_that_of_triton(quantiles, mode, found):
     times = [4.0, 1.0, 3.0, 2.0]
-    assert summary(times, quantiles, mode) == found
-    assert summary(times, quantiles, mode) == testing._summarize_statistics(times, quantiles, mode)
+    assert summary(times, quantiles, mode) == found == testing._summarize_statistics(times, quantiles, mode)
 
 
 def test_a_statement_is_a_call_that_gives_the_value_of_an_expression():
