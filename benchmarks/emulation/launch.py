@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -29,6 +30,9 @@ SLOW = (
 
 REGISTERS = 512
 """Vector registers of a wave, those for accumulation among them."""
+
+KEPT, FLUSHED = 0b1111, 0b1100
+"""Denormals of fp64 and fp16, and of fp32, in FLOAT_MODE."""
 
 FIRST_ADDRESS, GAP = 1 << 32, 1 << 20
 """Buffers lie here, with so much between them that an address outside of one is in none."""
@@ -134,14 +138,29 @@ def with_hidden(code: KernelCode, arguments: bytes, grid: tuple[int, int, int], 
 
 
 def _check_mode(code: KernelCode) -> None:
-    """Executed are rounding to nearest even and kept denormals, which is what compilers ask for."""
+    """Executed are rounding to nearest even, and denormals that are kept, or flushed in fp32 alone, as compilers ask."""
     if code.mode & 15:
         raise NotExecutable(f"{code.name} rounds otherwise than to nearest even (FLOAT_MODE {code.mode & 255:#x})")
-    if code.mode >> 4 & 15 != 15:
-        raise NotExecutable(
-            f"{code.name} flushes denormals (FLOAT_MODE {code.mode & 255:#x}), which is not executed: "
-            "compile it without allow_flush_denorm"
-        )
+    if code.mode >> 4 & 15 not in (KEPT, FLUSHED):
+        raise NotExecutable(f"{code.name} flushes denormals (FLOAT_MODE {code.mode & 255:#x}), which is not executed")
+
+
+@contextlib.contextmanager
+def _denormals(code: KernelCode) -> Iterator[None]:
+    """Denormals of fp32 are 0 inside, as operands and as results, where the code asks for it (allow_flush_denorm).
+
+    So are those of fp64: this CPU knows no other way.
+    """
+    if code.mode >> 4 & 15 == KEPT:
+        yield
+        return
+    from torch import set_flush_denormal
+
+    set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        set_flush_denormal(False)
 
 
 def launch(
@@ -170,7 +189,8 @@ def launch(
     machine.watch, machine.grid = watch, grid
     if sampled and chosen:
         machine.sampled = True
-    machine.run(waves)
+    with _denormals(code):
+        machine.run(waves)
     executed: Counter[str] = Counter()
     each = [(machine.instructions[at], round(times * machine.share)) for at, times in machine.executed.items()]
     for one, times in each:

@@ -96,7 +96,7 @@ def endless(flag, out):
 
 
 @functools.cache
-def compiled(function, arch, types, constants=(), warps=4):
+def compiled(function, arch, types, constants=(), warps=4, **more):
     """A kernel compiled for gfx942 or gfx950, its arguments aligned as a launch's would be."""
     aligned = {
         (i,): [["tt.divisibility", 16], ["tt.pointer_range", 32]] if kind[0] == "*" else [["tt.divisibility", 16]]
@@ -104,7 +104,7 @@ def compiled(function, arch, types, constants=(), warps=4):
     }
     kinds = dict(zip(function.arg_names, (*types, *["constexpr"] * len(constants)), strict=True))
     fixed = {(len(types) + i,): value for i, value in enumerate(constants)}
-    options = {"num_warps": warps, "matrix_instr_nonkdim": 16}
+    options = {"num_warps": warps, "matrix_instr_nonkdim": 16, **more}
     return triton.compile(
         ASTSource(function, kinds, fixed, aligned), target=GPUTarget("hip", arch, 64), options=options
     )

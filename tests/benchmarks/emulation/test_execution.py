@@ -107,7 +107,7 @@ def test_what_cannot_be_launched(given, told):
     ("mode", "told"),
     [
         (0x00, r"flushes denormals \(FLOAT_MODE 0x0\)"),
-        (0xC0, "flushes denormals"),
+        (0xD0, "flushes denormals"),
         (0xF5, "rounds otherwise than to near"),
     ],
 )
@@ -115,6 +115,12 @@ def test_other_modes_of_rounding_and_denormals_are_refused(mode, told):
     code = read(kernels.code())
     with pytest.raises(NotExecutable, match=told):
         launch(replace(code, mode=mode), Memory(), b"", (1, 1, 1), 1)
+
+
+def test_denormals_of_fp32_are_flushed_where_the_compiler_allows_it():
+    small, out = np.full((2, 512), 1e-39, np.float32)
+    execute(kernels.code(allow_flush_denorm=True), [small, small, out, 512], (1, 1, 1), 4)
+    assert (out.any(), (small + small).all()) == (False, True), "inside alone"
 
 
 @pytest.mark.parametrize("bit", [16 + 32, 29 + 32, 23 + 96])
