@@ -138,7 +138,7 @@ def with_hidden(code: KernelCode, arguments: bytes, grid: tuple[int, int, int], 
 
 
 def _check_mode(code: KernelCode) -> None:
-    """Executed are rounding to nearest even, and denormals that are kept, or flushed in fp32 alone, as compilers ask."""
+    """Executed are rounding to nearest even, and denormals that are kept, or flushed in fp32 alone."""
     if code.mode & 15:
         raise NotExecutable(f"{code.name} rounds otherwise than to nearest even (FLOAT_MODE {code.mode & 255:#x})")
     if code.mode >> 4 & 15 not in (KEPT, FLUSHED):
