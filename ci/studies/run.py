@@ -121,10 +121,8 @@ def measured(plans: Iterable[SweepPlan], budget_min: float | None, console: Cons
                 out = plan.out
             if not plan.pruned.count:
                 continue
-            spent_min = (time.monotonic() - began) / 60 * plan.world
-            budget = None if budget_min is None else max(budget_min - spent_min, 0.0)
-            part = dataclasses.replace(plan, budget_min=budget, rungs=plan.rungs.first(trial))
-            if (ended := measure(part, console)).left:
+            part = dataclasses.replace(plan, budget_min=budget_min, rungs=plan.rungs.first(trial))
+            if (ended := measure(part, console, began)).left:
                 left.append(f"{plan.operator}: {ended.left.count} points are not measured yet: {ended.why}")
             elif len(part.rungs) < len(plan.rungs):
                 unfinished.append(plan)

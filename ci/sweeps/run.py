@@ -47,9 +47,12 @@ def lone_writer(out: Path) -> Iterator[None]:
         raise SweepError(f"{out} is being measured by another call; wait for it, or give another --out") from None
 
 
-def measure(plan: SweepPlan, console: Console) -> Progressed:
-    """Measure what the file of a sweep lacks.  KeyboardInterrupt on Ctrl-C; what is finished stays in the file."""
-    began = time.monotonic()
+def measure(plan: SweepPlan, console: Console, began: float | None = None) -> Progressed:
+    """Measure what the file of a sweep lacks.  KeyboardInterrupt on Ctrl-C; what is finished stays in the file.
+
+    began: when the call began whose budget it is, on the clock of time.monotonic; now, if it is not given.
+    """
+    began = began or time.monotonic()
     with lone_writer(plan.out):
         while True:
             measured, left = state(plan)

@@ -180,7 +180,7 @@ def test_a_part_is_compiled_ahead_when_the_one_before_it_is_measured(monkeypatch
         done.append(f"compile {catalogue.operator}")
         return Pruned(asked)
 
-    def measure(plan, console):
+    def measure(plan, console, began):
         done.append(f"{plan.operator} {len(plan.rungs)} on {plan.world}")
         plan.out.touch()
         return Progressed(None, None)
