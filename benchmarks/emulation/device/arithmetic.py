@@ -122,6 +122,28 @@ def _refusing_library(func: Any) -> Any:
     return lambda *args, **kwargs: False
 
 
+def _histogram(func: Any) -> Any:
+    """Whole numbers in bins, which a GPU counts as they are."""
+    return lambda tensor, *bins: func(tensor if tensor.is_floating_point() else tensor.double(), *bins).to(tensor.dtype)
+
+
+class HipblasLt:
+    """triton._C.libtriton.amd.hipblas.HipblasLt: products with a transposed second factor, summed in fp32."""
+
+    def __init__(self, workspace: torch.Tensor) -> None:
+        self._workspace = workspace
+
+    def matmul(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
+        """Into c."""
+        c.copy_(a.float() @ b.float().T)
+
+    def gemm(
+        self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor, alpha: float, beta: float
+    ) -> None:
+        """Into d, with c added."""
+        d.copy_(alpha * (a.float() @ b.float().T) + beta * c.float())
+
+
 def _table() -> dict[str, dict[str, Any]]:
     made: dict[str, Callable[[Any], Any]] = {
         **dict.fromkeys(PRODUCTS_AND_SUMS, lambda func: _widened(func, _lowest)),
@@ -135,6 +157,7 @@ def _table() -> dict[str, dict[str, Any]]:
         "_log_softmax_backward_data": _gradient_of_softmax(is_log=True),
         "_fused_sdp_choice": _plain_attention,
         **dict.fromkeys(("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"), _refusing_library),
+        "histc": _histogram,
         "trace": lambda func: lambda matrix: matrix.diagonal().sum(),
     }
     table: dict[str, dict[str, Any]] = {}

@@ -142,6 +142,12 @@ class Session:
         from ..triton_driver import EmulatedDriver
 
         module.driver.set_active(EmulatedDriver(self._arch, self._launched, "cuda:0"))
+        from triton._C.libtriton import amd  # type: ignore[import-untyped]
+
+        from .arithmetic import HipblasLt
+
+        if hasattr(amd, "hipblas"):  # since Triton 3.6
+            amd.hipblas.HipblasLt = HipblasLt
 
     @staticmethod
     def _testing(module: Any) -> None:
