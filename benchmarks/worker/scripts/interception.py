@@ -230,7 +230,7 @@ class Interceptor:
     def _passed(self, keys: Sequence[str]) -> None:
         """Closures of a call that was not made: what comes after it has the names that it has always."""
         self.taken += len(keys)
-        self._names.use(keys)
+        self._names.used.update(keys)
         if self._closures is not None:
             self._closures.seeded(self._task.seed)
 
@@ -356,23 +356,22 @@ class TimedName:
 
 
 class ClosureNames:
-    """Gives every timed closure of a run its name.  owns: whether a file belongs to the user."""
+    """Gives every timed closure of a run its name.  owns: whether a file belongs to the user.
+
+    used: names of those that the script came to, or would have in calls that are not made.
+    """
 
     def __init__(self, owns: Any) -> None:
         self._owns = owns
-        self._used: set[str] = set()
+        self.used: set[str] = set()
 
     def of(self, frame: FrameType | None, call: TimerCall) -> TimedName:
         """The name of what is timed from a frame."""
         name = self.unnumbered(frame, call)
         numbered = (dataclasses.replace(name, case=f"{name.case}#{number}") for number in itertools.count(2))
-        free = next(one for one in itertools.chain([name], numbered) if one.key not in self._used)
-        self._used.add(free.key)
+        free = next(one for one in itertools.chain([name], numbered) if one.key not in self.used)
+        self.used.add(free.key)
         return free
-
-    def use(self, keys: Iterable[str]) -> None:
-        """Names of closures that the script would come to in calls that are not made."""
-        self._used.update(keys)
 
     def unnumbered(self, frame: FrameType | None, call: TimerCall) -> TimedName:
         """The name that several closures may share."""

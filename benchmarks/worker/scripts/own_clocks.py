@@ -44,8 +44,8 @@ CLOCKS = ("perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "mo
 WAITS = ("synchronize", "sync", "cudaProfilerStart", "cudaProfilerStop", "_sleep")
 """Calls that wait or mark, and time nothing."""
 
-COLLECTIVES = ("all_reduce", "all_gather", "all_to_all", "reduce_scatter", "broadcast")
-"""How calls begin in which ranks wait for each other."""
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all", "reduce_scatter", "broadcast", "barrier")
+"""How the names of functions begin in which ranks wait for each other."""
 
 CACHES = ("cache", "flush", "l2")
 """In the name of what is written, or called, to flush a cache."""
@@ -82,8 +82,8 @@ def rewritten(tree: ast.Module, file: str, clocks: OwnClocks) -> ast.Module | No
     clocks.untaken += rewriter.untaken
     clocks.totals += rewriter.totals
     if not (rewriter.count or rewriter.untaken or rewriter.totals):
-        read = [node.lineno for node in ast.walk(tree) if rewriter.is_clock(node)]  # type: ignore[attr-defined]
-        clocks.totals += [f"{os.path.basename(file)}:{line}: {APART}" for line in read[:1]]
+        read: list[Any] = [node for node in ast.walk(tree) if rewriter.is_clock(node)]
+        clocks.totals += [f"{rewriter.file}:{node.lineno}: {APART}" for node in read[:1]]
     return tree
 
 
@@ -233,7 +233,7 @@ class _Rewriter(ast.NodeTransformer):
     """Rewrites a module.  names: of what reads a clock in it, in any way.  count: regions that it has handed over."""
 
     def __init__(self, tree: ast.Module, file: str) -> None:
-        self._file = file
+        self.file = file
         self._readings = _readings(tree)
         self._scopes: list[ast.AST] = [tree]
         self._loops: list[ast.For] = []
@@ -245,7 +245,7 @@ class _Rewriter(ast.NodeTransformer):
         self._profilers = {one.id for node in made for one in node.targets if isinstance(one, ast.Name)}
         profilers = {"profile" for node in ast.walk(tree) if self._profiles(node)}
         events = {"elapsed_time"} & {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        self._events = bool(events)
+        self._events = events
         self.names = self._readings | events | profilers
         self.untaken: list[str] = []
         self.totals: list[str] = []
@@ -302,10 +302,10 @@ class _Rewriter(ast.NodeTransformer):
             if not any(_calls(one) for one in inside) or any(map(_has_clock, inside)):
                 continue
             try:
-                made, name = self._handed_over(inside, all(one.host for one in begins))
+                made, name = self._handed_over(inside, all(one.host for one in begins), before=done[-2:-1])
             except _Untaken as why:
                 told = self.totals if isinstance(why, _Total) else self.untaken
-                told.append(f"{self._file}:{inside[0].lineno}: {why}")
+                told.append(f"{self.file}:{inside[0].lineno}: {why}")
                 continue
             done += [ast.copy_location(one, inside[0]) for one in made]
             done += self._read_after(self._ends(begins, last), last, name)
@@ -317,7 +317,7 @@ class _Rewriter(ast.NodeTransformer):
         try:
             made, _ = self._handed_over([node], False, node.body, "profiler")
         except _Untaken as why:
-            self.untaken.append(f"{self._file}:{node.lineno}: {why}")
+            self.untaken.append(f"{self.file}:{node.lineno}: {why}")
             return [node]
         return [ast.copy_location(one, node) for one in made]
 
@@ -383,18 +383,25 @@ class _Rewriter(ast.NodeTransformer):
     # ---- what a region becomes -----------------------------------------------------------------------------------
 
     def _handed_over(
-        self, inside: list[ast.stmt], host: bool, within: list[ast.stmt] | None = None, timer: str = ""
+        self,
+        inside: list[ast.stmt],
+        host: bool,
+        within: list[ast.stmt] | None = None,
+        timer: str = "",
+        before: Sequence[ast.stmt] = (),
     ) -> tuple[list[ast.stmt], str]:
         """Statements in place of the region, and the name of the variable with its seconds.
 
-        within: what of it is timed, where that is not all.
+        within: what of it is timed, where that is not all.  before: the statement before it, which may wait.
         """
         if isinstance(self._scopes[-1], ast.ClassDef):
             raise _Untaken("it stands in the body of a class")
         doing = inside if within is None else [one for one in within if not _steps(one)]
         loop = self._loop(doing)
         body = loop.body if loop is not None else doing
-        repeated = loop is not None or self._repeated or (len(self._scopes) > 1 and any(map(_meets, inside)))
+        repeated = (
+            loop is not None or self._repeated or (len(self._scopes) > 1 and any(map(_meets, (*before, *inside))))
+        )
         if host and not repeated:
             raise _Total("it runs once, and nothing waits for a device: taken for a total")
         _refuse(inside)
@@ -424,7 +431,7 @@ class _Rewriter(ast.NodeTransformer):
         function = _lambda(called) if called is not None else ast.Constant(None)
         named = ast.Constant(timer or ("clock" if host else "events"))
         counts = ast.Tuple([ast.Constant(n.id) for n in ast.walk(many) if isinstance(n, ast.Name)], ast.Load())
-        site = ast.Constant(f"{self._file}:{self.count}")
+        site = ast.Constant(f"{self.file}:{self.count}")
         alike = ast.Constant(
             bool(self._loops) and _alike(inside, self._loops) and not self._differ(inside, reads, written)
         )

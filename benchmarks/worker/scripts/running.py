@@ -297,8 +297,7 @@ def _caller(frame: FrameType | None) -> FrameType | None:
 GPUS = ("cuda", "hip", "xpu")
 
 EMPTIES = ("empty_cache", "ipc_collect", "reset_peak_memory_stats", "reset_max_memory_allocated")
-SIZES = ("max_memory_allocated", "memory_allocated", "memory_reserved", "max_memory_reserved")
-"""Questions about memory: a CPU answers 0."""
+"""What empties caches or counts; sizes are 0 as long as torch has not met a device."""
 
 
 class HostEvent:
@@ -348,7 +347,7 @@ def of_torch(torch: Any, what: ScriptTask) -> None:
         """Every call of torch: devices among its arguments become the CPU."""
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func in (torch.Tensor.cuda, torch.Tensor.pin_memory, torch.Tensor.record_stream):
+            if func in (torch.Tensor.cuda, torch.Tensor.pin_memory):
                 return args[0]
             named = {key: _cpu(torch, one) if key == "device" else one for key, one in (kwargs or {}).items()}
             named.pop("pin_memory", None)
@@ -409,8 +408,7 @@ def _answer_for_the_device(torch: Any, what: ScriptTask) -> None:
     cuda, properties = torch.cuda, _properties(torch)
     answers = {
         **dict.fromkeys(("synchronize", "init", "manual_seed", "manual_seed_all", "_sleep", "_lazy_init", *EMPTIES)),
-        **dict.fromkeys(("set_device", "set_device_index")),
-        **dict.fromkeys(SIZES, 0),
+        **dict.fromkeys(("set_device", "set_device_index", "get_rng_state", "set_rng_state")),
         **dict.fromkeys(("current_device", "current_device_index"), what.rank),
         "current_accelerator": torch.device("cpu"),
         "mem_get_info": (properties.total_memory,) * 2,
@@ -429,6 +427,7 @@ def _answer_for_the_device(torch: Any, what: ScriptTask) -> None:
     cuda.Stream = cuda.device = HostStream
     cuda.nvtx._nvtx = SimpleNamespace(**{name: _answering(name, 0) for name in ("rangePushA", "rangePop", "markA")})
     torch.nn.Module.cuda = lambda self, *_, **__: self
+    torch.Tensor.record_stream = lambda *_: None
     parallel = torch.nn.parallel.DistributedDataParallel
     parallel.__init__ = without(parallel.__init__, device_ids=None, output_device=None)
     default = torch.set_default_device

@@ -91,7 +91,12 @@ def bench_ranks(all_reduce, rank):
     y = all_reduce("7")
     if rank == 0:
         return now() - begin
-found = [bench(dict), bench_ranks(int, 0)]
+def bench_step(step, barrier):
+    barrier()
+    begin = now()
+    y = step("8")
+    return now() - begin
+found = [bench(dict), bench_ranks(int, 0), bench_step(float, sync)]
 """
 
 EVENTS = """
@@ -150,9 +155,13 @@ found = Bench().run(10)
         (HOST, ["abs/bench.abs:fn=abs,x=1", "abs/bench.abs:fn=abs,x=2"], [[1, 1], [2, 2]], [0.5, 1, 19, 0.5, 2, 19]),
         (
             IN_PLACE,
-            ["dict/bench.dict:fn=dict,size=4", "int/bench_ranks.int:all_reduce=int"],
-            [[{}, {}], [7, 7]],
-            [0.5] * 2,
+            [
+                "dict/bench.dict:fn=dict,size=4",
+                "int/bench_ranks.int:all_reduce=int",
+                "float/bench_step.float:step=float",
+            ],
+            [[{}, {}], [7, 7], [8.0, 8.0]],
+            [0.5] * 3,
         ),
         (EVENTS, ["mine/bench.abs:fn=abs", "other/bench.float:fn=float"], [[0, 0], [0.0, 0.0]], 500.0),
         (LISTS, ["abs/call"], [[3, 3]], [500.0] * 3),
