@@ -110,8 +110,6 @@ def adopt(given: Given) -> int:
     whole = given.script.absolute().parent
     repository = Repository(next(one for one in (whole, *whole.parents) if one.is_dir()))
     base, head = compared_revisions(repository, given.base, given.head)
-    if not given.dry_run and not given.arches:
-        wait_for_turn()
     checkouts = two_checkouts(repository, base, head, given.out)
     request = _request(repository, checkouts, given)
     if given.arches and not given.dry_run:
@@ -123,6 +121,7 @@ def adopt(given: Given) -> int:
         one, two = (side.label for side in checkouts)
         click.echo(f"would run {request.path} on {one} and {two} and compare what it times, into {file}")
         return PASS
+    wait_for_turn()
     console = err_console()
     try:
         if given.only_list:
