@@ -140,7 +140,7 @@ def test_a_lock_that_is_a_link_is_not_followed(place, tmp_path):
 
 
 MEASURING = (
-    *("check", "ab main", "run", "verify", "bringup", "adopt bench.py", "bisect HEAD^ HEAD --kernel gemm"),
+    *("check", "ab main", "run", "verify", "bringup", "adopt tests/kit.py HEAD^", "bisect HEAD^ HEAD --kernel gemm"),
     *("sweep gemm --knob num_warps=4", "tune gemm", "study roofline"),
 )
 
