@@ -10,10 +10,11 @@ import ctypes
 import gc
 import hashlib
 import itertools
+import threading
 import time
 from collections import Counter, deque
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,12 @@ def _listed(listing: Any) -> Program:
 _programs: dict[tuple[bytes, int], Program] = {}
 
 
+@cache
+def _patterns(thread: int) -> Any:
+    """Patterns of addresses that launches of a thread have met."""
+    return zeros(runtime.PATTERN_BYTES * ((1 << runtime.SLOT_BITS) + 1))
+
+
 class NativeMachine(Machine):
     """A launch of a kernel in native code: as Machine, wave by wave.
 
@@ -179,7 +186,6 @@ class NativeMachine(Machine):
         scalars[:, used] = waves.s[used].T
         self._counters = np.zeros(len(runtime.COUNTER_NAMES), np.int64)
         seen = np.zeros((self.accesses.lds_bytes >> 2) + 4, np.int64)
-        patterns = np.zeros(runtime.PATTERN_BYTES * ((1 << runtime.SLOT_BITS) + 1), np.uint8)
         self._context_words = np.zeros(context.CONTEXT_BYTES // 8, np.uint64)
         self._lds = self._warps * WAVE_BYTES + 3 * self._notes_bytes() + 63 & -64
         self._scratch = self._lds + self.accesses.lds_bytes + 63 & -64
@@ -188,7 +194,7 @@ class NativeMachine(Machine):
             context.LDS_BYTES: self.accesses.lds_bytes,
             context.COUNTERS: self._counters.ctypes.data,
             context.SEEN: seen.ctypes.data,
-            context.PATTERNS: patterns.ctypes.data,
+            context.PATTERNS: _patterns(threading.get_ident()).ctypes.data,
             context.STAMP: 1,
             context.LDS_AT: self._lds,
             context.SCRATCH_AT: self._scratch,
@@ -211,7 +217,7 @@ class NativeMachine(Machine):
             held[context.GROUP_IDS + 8 * axis] = next(places) if enabled else (1 << 64) - 1
         for place, value in held.items():
             self._context_words[place // 8] = value
-        self._kept = (seen, patterns, scalars, lanes)
+        self._kept = (seen, scalars, lanes)
         self._table, self._lines = np.zeros((0, context.BUFFER_BYTES // 8), np.uint64), []
         self._list_buffers()
 

@@ -216,22 +216,19 @@ def _before(c: Code, before: Any, source: Any, one: Product, fixed: bool, record
     """C, as it lies in registers: D may lie over a part of it."""
     from llvmlite import ir
 
-    count = one.blocks * one.size * one.size
-    word = ir.IntType(32)
-    with c.repeat(count) as index:
-        if one.result == "F64":
-            lane, pair = c.b.and_(index, c.const(LANES - 1)), c.b.lshr(index, c.const(6))
-            place = c.at(source, c.b.add(c.b.shl(pair, c.const(9)), c.b.shl(lane, c.const(2))))
-            low, high = (c.b.zext(c.b.load(c.at(place, at), typ=word), c.i64) for at in (0, 256))
-            value = c.b.or_(low, c.b.shl(high, c.const(32)))
-            c.b.store(c.field(record, PARAMETERS + 32) if fixed else value, c.element(before, index, c.i64))
+    is_long, bits = one.result == "F64", c.field(record, PARAMETERS + 32)
+    kind = c.i64 if is_long else c.i32
+    words, longs = (ir.VectorType(each, LANES) for each in (c.i32, c.i64))
+    with c.repeat(one.blocks * one.size * one.size // LANES) as number:
+        place = c.at(source, c.b.mul(number, c.const(512 if is_long else 256)))
+        if fixed:
+            value = c.splat(bits if is_long else c.b.trunc(bits, kind), kind)
         else:
-            value = (
-                c.b.trunc(c.field(record, PARAMETERS + 32), word)
-                if fixed
-                else c.b.load(c.element(source, index, word), typ=word)
-            )
-            c.b.store(value, c.element(before, index, word))
+            value = c.b.load(place, typ=words, align=64)
+        if is_long and not fixed:
+            high = c.b.zext(c.b.load(c.at(place, 256), typ=words, align=64), longs)
+            value = c.b.or_(c.b.zext(value, longs), c.b.shl(high, c.splat(c.const(32))))
+        c.b.store(value, c.element(before, c.b.mul(number, c.const(LANES)), kind), align=64)
 
 
 def _store_row(c: Code, one: Product, total: Any, before: Any, into: Any, place: Any, size: int) -> None:

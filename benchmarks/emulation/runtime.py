@@ -83,7 +83,7 @@ COUNTER_NAMES = [
 LINE_SHIFT = 6
 """Of an address, to the number of its line of memory."""
 
-SLOT_BITS = 8
+SLOT_BITS = 10
 """Of the number of a pattern."""
 
 MASK, SHAPE, CYCLES, BASE, MANY, DISTINCT, PLACES, RUNS = range(8 * LANES, 8 * LANES + 8 * 8, 8)
