@@ -124,7 +124,7 @@ def test_what_is_no_program_is_refused_and_one_ends_by_itself_after_ctrl_c(words
 
 
 PRODUCT = """\
-import torch, triton
+import amdsmi, torch, triton
 import triton.language as tl
 from triton._C.libtriton import amd
 
@@ -144,6 +144,8 @@ a, b, c = (torch.randn(shape, device="cuda") for shape in ((128, 256), (256, 128
 assert torch.histc(torch.tensor([0, 0, 1], device="cuda"), 2).tolist() == [2, 1]  # of whole numbers
 amd.hipblas.HipblasLt(c).matmul(a, b.T, c)
 assert torch.allclose(c, a @ b, atol=1e-3)
+info = amdsmi.amdsmi_get_gpu_asic_info(amdsmi.amdsmi_get_processor_handles()[0])
+assert info["target_graphics_version"] == torch.cuda.get_device_properties(0).gcnArchName.partition(":")[0]
 product[(1,)](a, b, c, 128, 128, 256, BM=128, BN=128, BK=64, num_warps=8, num_stages=2, kpack=1)
 """
 
