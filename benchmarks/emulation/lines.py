@@ -121,9 +121,17 @@ class Body:
         """An address."""
         return self.put(f"getelementptr i8, ptr {base}, i64 {offset}")
 
+    def field(self, kind: str, base: str, offset: int) -> str:
+        """What lies at an address."""
+        return self.put(f"load {kind}, ptr {self.at(base, offset)}")
+
+    def exec_mask(self) -> str:
+        """EXEC."""
+        return self.field("i64", "%st", S + 4 * EXEC)
+
     def parameter(self, index: int) -> str:
         """A parameter of the record."""
-        return self.put(f"load i64, ptr {self.at('%rec', PARAMETERS + 8 * index)}")
+        return self.field("i64", "%rec", PARAMETERS + 8 * index)
 
     def register(self, index: int, vector: bool) -> str:
         """The address of the register whose number a parameter holds."""
@@ -280,14 +288,14 @@ class Lower:
         return self.body.put(f"load i64, ptr {self.body.register(self.node.data, False)}, align 4")
 
     def do_exec(self) -> str:
-        return self.body.put(f"load i64, ptr {self.body.at('%st', S + 4 * EXEC)}, align 8")
+        return self.body.exec_mask()
 
     def do_scc(self) -> str:
-        value = self.body.put(f"load i32, ptr {self.body.at('%st', SCC)}")
+        value = self.body.field("i32", "%st", SCC)
         return self.body.put(f"trunc i32 {value} to i1")
 
     def do_wave(self) -> str:
-        return self.body.put(f"load i64, ptr {self.body.at('%st', WAVE)}")
+        return self.body.field("i64", "%st", WAVE)
 
     def do_v(self) -> str:
         body = self.body
@@ -301,7 +309,7 @@ class Lower:
 
     def do_loaded(self) -> str:
         access, word = self.node.data
-        return self.body.put(f"load i32, ptr {self.body.at(self.body.pointers[access], 4 * word)}, align 4")
+        return self.body.field("i32", self.body.pointers[access], 4 * word)
 
     def do_lanes(self) -> str:
         dtype, contents = self.node.data

@@ -26,11 +26,10 @@ from .layout import (
     SPENT,
     STOPPED,
     TITLE,
-    S,
 )
 from .lines import CHUNK, Body, ordered, scalar_type
 from .tracing import Access, Effects, ScalarAccess
-from .waves import EXEC, LANES
+from .waves import LANES
 
 # The function of an instruction.
 
@@ -226,20 +225,19 @@ class _Function(Body):
             self.do(f"br i1 {self.value(node, False)}, label %ask, label %{going}")
             self.lines.append(f"{going}:")
 
-    def _add(self, place: int, value: str) -> None:
-        pointer = self.at("%rec", place)
-        before = self.put(f"load i64, ptr {pointer}")
-        self.do(f"store i64 {self.put(f'add i64 {before}, {value}')}, ptr {pointer}")
+    def _add(self, place: int, value: str, base: str = "%rec") -> str:
+        """Add to a number of the record or of the wave; what it is then."""
+        pointer = self.at(base, place)
+        after = self.put(f"add i64 {self.put(f'load i64, ptr {pointer}')}, {value}")
+        self.do(f"store i64 {after}, ptr {pointer}")
+        return after
 
     def _count_up(self) -> None:
         self._add(COUNT, "1")
         if self.queue:
-            place = self.at("%st", ISSUED + 8 * (self.queue == "vm"))
-            before = self.put(f"load i64, ptr {place}")
-            self.do(f"store i64 {self.put(f'add i64 {before}, 1')}, ptr {place}")
+            self._add(ISSUED + 8 * (self.queue == "vm"), "1", "%st")
         if self.counts_lanes:
-            mask = self.put(f"load i64, ptr {self.at('%st', S + 4 * EXEC)}, align 8")
-            self._add(LANES_ON, self.intrinsic("llvm.ctpop.i64", "i64", ("i64", mask)))
+            self._add(LANES_ON, self.intrinsic("llvm.ctpop.i64", "i64", ("i64", self.exec_mask())))
 
     def _go_on(self, record: str) -> None:
         code = self.put(f"load ptr, ptr {record}")
@@ -254,19 +252,14 @@ class _Function(Body):
         taken = self.put(f"zext i1 {flag} to i64")
         self._add(SECOND, taken)
         if self.divergence:
-            mask = self.put(f"load i64, ptr {self.at('%st', S + 4 * EXEC)}, align 8")
-            some = self.put(f"icmp ne i64 {mask}, -1")
+            some = self.put(f"icmp ne i64 {self.exec_mask()}, -1")
             inside = flag if self.divergence == "taken" else self.put(f"xor i1 {flag}, true")
             partly = self.put(f"and i1 {some}, {inside}")
             self._add(CACHE, self.put(f"zext i1 {partly} to i64"))
-        target = self.put(f"load ptr, ptr {self.at('%rec', PARAMETERS)}")
+        target = self.field("ptr", "%rec", PARAMETERS)
         following = self.at("%rec", RECORD)
         record = self.put(f"select i1 {flag}, ptr {target}, ptr {following}")
-        pointer = self.at("%st", BUDGET)
-        before = self.put(f"load i64, ptr {pointer}")
-        left = self.put(f"sub i64 {before}, 1")
-        self.do(f"store i64 {left}, ptr {pointer}")
-        spent = self.put(f"icmp sle i64 {left}, 0")
+        spent = self.put(f"icmp sle i64 {self._add(BUDGET, '-1', '%st')}, 0")
         self.do(f"br i1 {spent}, label %spent, label %go")
         self.lines.append("spent:")
         self.do(f"store ptr {record}, ptr {self.at('%st', STOPPED)}")

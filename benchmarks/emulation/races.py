@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .code_builder import Code
-from .context import AT_GROUP, BLOCKS, LIMITS, NOTES, NOW, RACE, RECORDS, UNIT, WARPS
+from .context import AT_GROUP, BLOCKS, LIMITS, NOTES, NOW, RACE, RECORDS, SAFE, UNIT, WARPS
 from .layout import ISSUED, RECORD, WAITED, WAVE_BYTES
 from .programs import MOST
 from .waves import LANES
@@ -16,8 +16,8 @@ from .waves import LANES
 ALL = (1 << 32) - 1
 """A limit of accesses that are all complete."""
 
-PART = 16
-"""Lanes next to each other that are moved together, and notes that are compared together."""
+PART, NOTED = 16, 8
+"""Lanes next to each other that are moved together; notes that are compared together."""
 
 UNROLLED = 8
 """Lanes of all that are moved in a step of a loop."""
@@ -97,35 +97,35 @@ def race(made: Any) -> Any:
 def order(made: Any, what: str) -> Any:
     """Note an access to runs of places before which all is complete; 1 if something may not be, and "race" has to look.
 
-    runs: of each the first place, from `base` on, in bits from 16 on, and how many in those below.  Places that one
-    instruction has accessed have the same note: it is looked at once, and then compared.
+    runs: of each the first place, from `base` on, in bits from 16 on, and how many in those below.  What is
+    complete of every wave is not looked at; places of one instruction have the same note, which is looked at once.
     """
     c = Code(made, f"order_{what}", "i", "pppiii")
     context, record, runs, count, base, queue = c.args
-    note, notes, kind = _note(c, queue), _notes(c), c.ir.VectorType(c.i64, PART)
-    mine, every = (c.splat(one, count=PART) for one in (c.b.shl(c.field(context, NOW), c.const(56)), note))
-    late, looked_at, unlike = c.var(0), [c.var(0) for _ in notes], c.var(0)
+    note, notes, kind = _note(c, queue), _notes(c), c.ir.VectorType(c.i64, NOTED)
+    mine, every = (c.splat(one, count=NOTED) for one in (c.b.shl(c.field(context, NOW), c.const(56)), note))
+    late, unlike, safe = c.var(0), c.var(0), c.splat(c.field(context, SAFE), count=NOTED)
+    counted = c.ir.Constant(kind, [1 << 55 | (1 << 32) - 1] * NOTED)
     with c.repeat(count) as number:
         run = c.get(c.element(runs, number))
         begin, length = c.b.add(base, c.b.ashr(run, c.const(16))), c.b.and_(run, c.const(0xFFFF))
-        with c.repeat(c.b.lshr(c.b.add(length, c.const(PART - 1)), c.const(4))) as part:
-            done = c.b.shl(part, c.const(4))
-            some = c.first(c.b.sub(length, done), PART)
+        with c.repeat(c.b.lshr(c.b.add(length, c.const(NOTED - 1)), c.const(3))) as part:
+            done = c.b.shl(part, c.const(3))
+            some = c.first(c.b.sub(length, done), NOTED)
             stores, loads, others = at = [c.element(noted, c.b.add(begin, done)) for noted in notes]
-            for noted, last in zip(at if what == "store" else [stores], looked_at, strict=False):
+            for noted in at if what == "store" else [stores]:
                 before = c.load_some(noted, kind, some)
-                another = c.b.icmp_unsigned("!=", before, c.splat(c.get(last), count=PART))
-                c.b.store(c.b.zext(c.b.bitcast(c.b.and_(another, some), _bits(c)), c.i64), unlike)
+                above = c.b.icmp_unsigned(">", c.b.and_(before, counted), safe)
+                c.b.store(c.b.zext(c.b.bitcast(above, _bits(c)), c.i64), unlike)
                 with c.while_(lambda: c.is_set(c.get(unlike))):
                     one = c.get(c.element(noted, c.b.cttz(c.get(unlike), c.ir.Constant(c.i1, 1))))
-                    c.b.store(one, last)
                     c.b.store(c.b.or_(c.get(late), c.b.zext(_is_late(c, one), c.i64)), late)
-                    differ = c.b.icmp_unsigned("!=", before, c.splat(one, count=PART))
+                    differ = c.b.icmp_unsigned("!=", before, c.splat(one, count=NOTED))
                     c.b.store(c.b.and_(c.get(unlike), c.b.zext(c.b.bitcast(differ, _bits(c)), c.i64)), unlike)
             c.returned_if(c.is_set(c.get(late)), c.const(1))
             if what == "load":
                 before = c.load_some(loads, kind, some)
-                of_another = c.b.icmp_unsigned(">", c.b.xor(before, mine), c.ir.Constant(kind, [(1 << 56) - 1] * PART))
+                of_another = c.b.icmp_unsigned(">", c.b.xor(before, mine), c.ir.Constant(kind, [(1 << 56) - 1] * NOTED))
                 c.store_some(before, others, c.b.and_(of_another, some))
             c.store_some(every, stores if what == "store" else loads, some)
     c.b.ret(c.const(0))
@@ -134,7 +134,7 @@ def order(made: Any, what: str) -> Any:
 
 def _bits(c: Code) -> Any:
     """The type of the flags of a part."""
-    return c.ir.IntType(PART)
+    return c.ir.IntType(NOTED)
 
 
 def own_limit(c: Code, queue: Any) -> None:

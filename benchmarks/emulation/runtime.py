@@ -34,6 +34,7 @@ from .context import (
     NOW,
     PATTERNS,
     ROWS,
+    SAFE,
     SCALARS,
     SCRATCH_AT,
     SEEN,
@@ -496,11 +497,14 @@ def _run_group(made: Any) -> None:
             with c.b.if_then(c.b.icmp_unsigned("==", c.field(block, STATE), c.const(READY))):
                 c.put(block, BUDGET, c.field(context, BRANCHES))
                 c.put(context, NOW, c.get(wave))
+                c.put(context, SAFE, c.const(ALL))
                 with c.repeat(warps) as each:
                     known = c.at(blocks, c.b.add(c.b.mul(each, c.const(WAVE_BYTES)), c.const(KNOWN)))
                     limits = c.at(context, c.b.add(c.b.shl(each, c.const(4)), c.const(LIMITS)))
                     own = c.b.icmp_unsigned("==", each, c.get(wave))
-                    c.put(limits, 0, c.b.select(own, c.const(ALL), c.field(known, 0)))
+                    limit, safe = c.b.select(own, c.const(ALL), c.field(known, 0)), c.field(context, SAFE)
+                    c.put(limits, 0, limit)
+                    c.put(context, SAFE, c.b.select(c.b.icmp_unsigned("<", limit, safe), limit, safe))
                     c.put(limits, 8, c.field(known, 8))
                 record = c.field(block, STOPPED, c.pointer)
                 code = _called(c, kind, block, record)
