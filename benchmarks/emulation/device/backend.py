@@ -160,6 +160,9 @@ def dispatched(func: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
     )
     if own:  # its kernel for the device, else for any, else the fallback, which is ours
         return func.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA), *args, **kwargs)
+    below = torch.is_inference_mode_enabled() or any(isinstance(a, torch.Tensor) and a.is_inference() for a in args)
+    if below and func._can_decompose():  # autograd has not taken it apart, as it does Tensor.cpu
+        return func.decompose(*args, **kwargs)
     return run(func, args, kwargs)
 
 

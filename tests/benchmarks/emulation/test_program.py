@@ -144,6 +144,11 @@ a, b, c = (torch.randn(shape, device="cuda") for shape in ((128, 256), (256, 128
 assert torch.histc(torch.tensor([0, 0, 1], device="cuda"), 2).tolist() == [2, 1]  # of whole numbers
 amd.hipblas.HipblasLt(c).matmul(a, b.T, c)
 assert torch.allclose(c, a @ b, atol=1e-3)
+with torch.inference_mode():
+    inferred = (a @ b).cpu()
+    assert (inferred.device.type, (c.half() @ c.half()).dtype) == ("cpu", torch.float16)
+    inferred = inferred.cuda()
+assert inferred.cpu().numpy().shape == (128, 128)
 info = amdsmi.amdsmi_get_gpu_asic_info(amdsmi.amdsmi_get_processor_handles()[0])
 assert info["target_graphics_version"] == torch.cuda.get_device_properties(0).gcnArchName.partition(":")[0]
 product[(1,)](a, b, c, 128, 128, 256, BM=128, BN=128, BK=64, num_warps=8, num_stages=2, kpack=1)
