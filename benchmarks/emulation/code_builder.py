@@ -132,6 +132,13 @@ class Code:
         index = self.const(index) if isinstance(index, int) else index
         return self.b.gep(base, [index], source_etype=kind or self.i64)
 
+    def table(self, name: str, kind: Any, numbers: list[Any]) -> Any:
+        """Constants in memory."""
+        shape = self.ir.ArrayType(kind, len(numbers))
+        made = self.ir.GlobalVariable(self.b.module, shape, name)
+        made.linkage, made.global_constant, made.initializer = "private", True, self.ir.Constant(shape, numbers)
+        return made
+
     def is_zero(self, value: Any) -> Any:
         """Whether a number is 0."""
         return self.b.icmp_signed("==", value, self.const(0))

@@ -221,9 +221,13 @@ class _Function(Body):
 
     def _refusals(self, level: int) -> None:
         for node in [one for one in self.effects.refused if one.level == level]:
-            going = f"able{self._count}"
-            self.do(f"br i1 {self.value(node, False)}, label %ask, label %{going}")
-            self.lines.append(f"{going}:")
+            self._ask_if(self.value(node, False))
+
+    def _ask_if(self, flag: str) -> None:
+        """Leave the instruction to the executor where a flag is set."""
+        going = f"able{self._count}"
+        self.do(f"br i1 {flag}, label %ask, label %{going}")
+        self.lines.append(f"{going}:")
 
     def _add(self, place: int, value: str, base: str = "%rec") -> str:
         """Add to a number of the record or of the wave; what it is then."""
@@ -290,9 +294,7 @@ class _Function(Body):
     def _reach_scalar(self, load: Any) -> None:
         address = self.value(load.address, False)
         place = self.put(f"call ptr @reach_scalar(ptr %context, i64 {address}, i64 {4 * load.words})")
-        going = f"reached{self._count}"
-        self.do(f"br i1 {self.put(f'icmp eq ptr {place}, null')}, label %ask, label %{going}")
-        self.lines.append(f"{going}:")
+        self._ask_if(self.put(f"icmp eq ptr {place}, null"))
         self.declared.add("declare ptr @reach_scalar(ptr, i64, i64)")
         self.pointers[load.number] = place
 
@@ -301,11 +303,10 @@ class _Function(Body):
         steps = {}
         for access in accesses:
             addresses, _ = self.datas[access.number]
-            going, kind = f"reached{self._count}", "local" if access.local else "memory"
+            kind = "local" if access.local else "memory"
             given = f"ptr %context, ptr %rec, ptr {addresses}, i64 {self.value(access.mask, False)}, i64 {access.size}"
             step = steps[access.number] = self.put(f"call i64 @reach_{kind}({given})")
-            self.do(f"br i1 {self.put(f'icmp eq i64 {step}, {NOWHERE}')}, label %ask, label %{going}")
-            self.lines.append(f"{going}:")
+            self._ask_if(self.put(f"icmp eq i64 {step}, {NOWHERE}"))
             self.declared.add(f"declare i64 @reach_{kind}(ptr, ptr, ptr, i64, i64)")
         for access in accesses:
             addresses, data = self.datas[access.number]

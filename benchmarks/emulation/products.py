@@ -89,11 +89,7 @@ def _function(one: Product, fixed: bool) -> str:
     row = ir.VectorType(double, one.size)
 
     def table(name: str, values: Any) -> Any:
-        flat = np.asarray(values).reshape(-1).tolist()
-        made_table = ir.GlobalVariable(made, ir.ArrayType(c.i64, len(flat)), f"{TITLE}.{name}")
-        made_table.linkage, made_table.global_constant = "private", True
-        made_table.initializer = ir.Constant(ir.ArrayType(c.i64, len(flat)), flat)
-        return made_table
+        return c.table(f"{TITLE}.{name}", c.i64, np.asarray(values).reshape(-1).tolist())
 
     def register(index: int) -> Any:
         number = c.field(record, PARAMETERS + 8 * index)
@@ -134,10 +130,7 @@ def _function(one: Product, fixed: bool) -> str:
             theirs = c.b.load(c.element(right, c.get(c.element(b_table, at)), double), typ=row, align=8)
             for number, total in enumerate(totals):
                 factor = c.b.load(c.element(mine, c.const(number), double), typ=double)
-                spread = c.b.insert_element(ir.Constant(row, ir.Undefined), factor, ir.Constant(word, 0))
-                many = c.b.shuffle_vector(
-                    spread, ir.Constant(row, ir.Undefined), ir.Constant(ir.VectorType(word, one.size), [0] * one.size)
-                )
+                many = c.splat(factor, double, one.size)
                 c.b.store(c.b.call(fma, [many, theirs, c.b.load(total, typ=row)]), total)
         for number, total in enumerate(totals):
             line = c.b.add(c.b.mul(block, c.const(one.size)), c.b.add(first, c.const(number)))
@@ -156,15 +149,13 @@ def _convert(c: Code, made: Any, source: Any, numbers: Any, kind: str, registers
     from llvmlite import ir
 
     word, double = ir.IntType(32), ir.DoubleType()
-    words, doubles = ir.VectorType(word, CHUNK), ir.VectorType(double, CHUNK)
+    words, floats, doubles = (ir.VectorType(each, CHUNK) for each in (word, ir.FloatType(), double))
     per, bits = 32 // width(kind) if width(kind) < 64 else 1, width(kind)
     count = registers if bits < 64 else registers // 2
     values: Any = None
     if kind in ("fp8", "bf8"):
-        entries = small_floats(arch)[kind]
-        values = ir.GlobalVariable(made, ir.ArrayType(double, 256), f"{TITLE}.{kind}.{len(made.globals)}")
-        values.linkage, values.global_constant = "private", True
-        values.initializer = ir.Constant(ir.ArrayType(double, 256), [float(one) for one in entries])
+        entries = [float(one) for one in small_floats(arch)[kind]]
+        values = c.table(f"{TITLE}.{kind}.{len(made.globals)}", double, entries)
 
     def many(value: int) -> Any:
         return ir.Constant(words, [value] * CHUNK)
@@ -176,16 +167,14 @@ def _convert(c: Code, made: Any, source: Any, numbers: Any, kind: str, registers
         for part in range(per):
             if kind == "f16":
                 short = c.b.trunc(c.b.lshr(raw, many(16 * part)), ir.VectorType(ir.IntType(16), CHUNK))
-                single = c.b.fpext(
-                    c.b.bitcast(short, ir.VectorType(ir.HalfType(), CHUNK)), ir.VectorType(ir.FloatType(), CHUNK)
-                )
+                single = c.b.fpext(c.b.bitcast(short, ir.VectorType(ir.HalfType(), CHUNK)), floats)
                 value = c.b.fpext(single, doubles)
             elif kind == "bf16":
                 upper = c.b.shl(raw, many(16)) if part == 0 else c.b.and_(raw, many(0xFFFF0000))
-                value = c.b.fpext(c.b.bitcast(upper, ir.VectorType(ir.FloatType(), CHUNK)), doubles)
+                value = c.b.fpext(c.b.bitcast(upper, floats), doubles)
             elif kind in ("f32", "xf32"):
                 single = _shortened(c, raw, many) if kind == "xf32" else raw
-                value = c.b.fpext(c.b.bitcast(single, ir.VectorType(ir.FloatType(), CHUNK)), doubles)
+                value = c.b.fpext(c.b.bitcast(single, floats), doubles)
             elif kind == "i8":
                 value = c.b.sitofp(c.b.ashr(c.b.shl(raw, many(24 - 8 * part)), many(24)), doubles)
             elif kind == "f64":

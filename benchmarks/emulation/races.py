@@ -23,6 +23,11 @@ UNROLLED = 8
 """Lanes of all that are moved in a step of a loop."""
 
 
+def of_wave(c: Code, blocks: Any, number: Any) -> Any:
+    """A wave's block in its workgroup's memory."""
+    return c.at(blocks, c.b.mul(number, c.const(WAVE_BYTES)))
+
+
 def _notes(c: Code) -> tuple[Any, Any, Any]:
     """Where a workgroup's notes begin of the last stores, of loads, and of loads before those by another wave."""
     context = c.args[0]
@@ -38,7 +43,7 @@ def _note(c: Code, queue: Any) -> Any:
     """
     context, record = c.args[:2]
     me = c.field(context, NOW)
-    mine = c.at(c.field(context, BLOCKS, c.pointer), c.b.mul(me, c.const(WAVE_BYTES)))
+    mine = of_wave(c, c.field(context, BLOCKS, c.pointer), me)
     index = c.b.add(c.field(mine, c.b.add(c.b.shl(queue, c.const(3)), c.const(ISSUED))), c.const(1))
     number = c.b.udiv(c.b.sub(c.b.ptrtoint(record, c.i64), c.field(context, RECORDS)), c.const(RECORD))
     who = c.b.or_(c.b.shl(me, c.const(56)), c.b.shl(queue, c.const(55)))
@@ -141,7 +146,7 @@ def own_limit(c: Code, queue: Any) -> None:
     """Set what is complete to the wave that runs of what it has loaded from memory to the LDS: an access counted by
     vmcnt comes after all of it, others after what has been waited for."""
     context = c.args[0]
-    mine = c.at(c.field(context, BLOCKS, c.pointer), c.b.mul(c.field(context, NOW), c.const(WAVE_BYTES)))
+    mine = of_wave(c, c.field(context, BLOCKS, c.pointer), c.field(context, NOW))
     full, waited = c.b.sub(c.field(mine, ISSUED + 8), c.const(MOST["vm"])), c.field(mine, WAITED + 8)
     own = c.b.add(c.b.shl(c.field(context, NOW), c.const(4)), c.const(LIMITS + 8))
     c.put(context, own, c.b.select(c.is_zero(queue), c.larger(full, waited), c.const(ALL)))

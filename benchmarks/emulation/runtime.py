@@ -65,13 +65,12 @@ from .layout import (
     STOPPED,
     WAITED,
     WAVE,
-    WAVE_BYTES,
     V,
 )
 from .layout import COUNT as TIMES
 from .memory import SCRATCH
 from .programs import MOST
-from .races import ALL, PART, look, move, move_together, order, own_limit, race
+from .races import ALL, PART, look, move, move_together, of_wave, order, own_limit, race
 from .waves import LANES
 
 WHATS = ("load", "store", "atomic")
@@ -242,14 +241,10 @@ def _count_memory(made: Any, pattern: Any, mark: Any) -> None:
 
 def _cycles(made: Any) -> Any:
     """Passes of an access to the LDS, and, in bits from 32 on, their cycles: those of the fullest bank of each."""
-    from llvmlite import ir
-
     c = Code(made, "cycles", "i", "ppiii")
     context, addresses, mask, size, turned = c.args
-    order = ir.GlobalVariable(made, ir.ArrayType(c.i64, 2 * LANES), "order")
-    order.linkage, order.global_constant = "private", True
-    order.initializer = ir.Constant(ir.ArrayType(c.i64, 2 * LANES), [*range(LANES), *_READ_16.tolist()])
-    lanes_in_order = c.element(order, c.b.mul(turned, c.const(LANES)))
+    orders = c.table("order", c.i64, [*range(LANES), *_READ_16.tolist()])
+    lanes_in_order = c.element(orders, c.b.mul(turned, c.const(LANES)))
     words = c.b.lshr(c.b.add(size, c.const(3)), c.const(2))
     together = c.b.udiv(c.const(BANKS), c.b.select(c.b.icmp_unsigned("==", words, c.const(3)), c.const(4), words))
     with c.b.goto_entry_block():
@@ -445,7 +440,7 @@ def _begin(made: Any) -> None:
     zero, start = c.ir.Constant(c.ir.IntType(8), 0), c.field(context, LDS_AT)
     c.b.call(fill, [c.at(blocks, start), zero, c.b.sub(c.field(context, ENDS), start), no])
     with c.repeat(c.field(context, WARPS)) as wave:
-        block = c.at(blocks, c.b.mul(wave, c.const(WAVE_BYTES)))
+        block = of_wave(c, blocks, wave)
         scalars = c.at(c.field(context, SCALARS, c.pointer), c.b.shl(wave, c.const(9)))
         c.b.call(copy, [block, scalars, c.const(512), no])
         for axis, number in enumerate(ids):
@@ -493,13 +488,13 @@ def _run_group(made: Any) -> None:
         c.b.store(c.get(begin), wave)
         c.b.store(c.const(0), begin)
         with c.while_(lambda: c.b.icmp_unsigned("<", c.get(wave), warps)):
-            block = c.at(blocks, c.b.mul(c.get(wave), c.const(WAVE_BYTES)))
+            block = of_wave(c, blocks, c.get(wave))
             with c.b.if_then(c.b.icmp_unsigned("==", c.field(block, STATE), c.const(READY))):
                 c.put(block, BUDGET, c.field(context, BRANCHES))
                 c.put(context, NOW, c.get(wave))
                 c.put(context, SAFE, c.const(ALL))
                 with c.repeat(warps) as each:
-                    known = c.at(blocks, c.b.add(c.b.mul(each, c.const(WAVE_BYTES)), c.const(KNOWN)))
+                    known = c.at(of_wave(c, blocks, each), KNOWN)
                     limits = c.at(context, c.b.add(c.b.shl(each, c.const(4)), c.const(LIMITS)))
                     own = c.b.icmp_unsigned("==", each, c.get(wave))
                     limit, safe = c.b.select(own, c.const(ALL), c.field(known, 0)), c.field(context, SAFE)
@@ -528,7 +523,7 @@ def _run_group(made: Any) -> None:
         c.returned_if(c.is_set(c.get(spent)), c.const(SPENT))
         c.b.store(c.const(0), alive)
         with c.repeat(warps) as each:
-            state = c.at(blocks, c.b.add(c.b.mul(each, c.const(WAVE_BYTES)), c.const(STATE)))
+            state = c.at(of_wave(c, blocks, each), STATE)
             lives = c.b.icmp_unsigned("!=", c.get(state), c.const(ENDED))
             for at in (0, 8):
                 c.put(state, KNOWN + at - STATE, c.field(state, ARRIVED + at - STATE))
