@@ -151,16 +151,15 @@ def _denormals(code: KernelCode) -> Iterator[None]:
 
     So are those of fp64: this CPU knows no other way.
     """
-    if code.mode >> 4 & 15 == KEPT:
-        yield
-        return
-    from torch import set_flush_denormal
+    if code.mode >> 4 & 15 == FLUSHED:
+        from torch import set_flush_denormal
 
-    set_flush_denormal(True)
+        set_flush_denormal(True)  # a division takes that back meanwhile (scalar_steps.DENORMALS)
     try:
         yield
     finally:
-        set_flush_denormal(False)
+        if torch := sys.modules.get("torch"):
+            torch.set_flush_denormal(False)
 
 
 def launch(

@@ -23,6 +23,9 @@ CHANGES, COMPUTES = re.compile(r"S_(CMOV|BITSET)"), re.compile(r"S_(ADD|MUL|CMP)
 MODE_REGISTER = 1
 """Number of MODE among the hardware registers of S_SETREG."""
 
+DENORMALS = 0b11 << 4
+"""Of fp32, in MODE: kept in a division where a kernel flushes them elsewhere (launch.FLUSHED)."""
+
 PLACES = (4, 20)
 """HW_ID and XCC_ID: where on the device a wave runs.  Every one runs in the first place."""
 
@@ -83,7 +86,7 @@ def _saving_step(inst: Any, function: Function, saved: bool) -> Step:
 
 
 def _mode_step(inst: Any, name: str) -> Step:
-    """Reads and writes of MODE: written may be FP16_OVFL, and whatever is as it was."""
+    """Reads and writes of MODE: written may be FP16_OVFL, DENORMALS, and whatever is as it was."""
     register = inst.sdst.offset
     number, first, width = inst.simm16 & 63, inst.simm16 >> 6 & 31, (inst.simm16 >> 11 & 31) + 1
     if number in PLACES and name == "S_GETREG_B32":
@@ -99,11 +102,15 @@ def _mode_step(inst: Any, name: str) -> Step:
         given = (fixed if "IMM32" in name else w.s[register]) & mask
         after = w.s[MODE] & ~(mask << np.uint32(first)) | given << np.uint32(first)
         refuse(
-            ((after ^ w.s[MODE]) & ~np.uint32(1 << OVERFLOW_BIT)) != 0,
+            ((after ^ w.s[MODE]) & ~np.uint32(1 << OVERFLOW_BIT | DENORMALS)) != 0,
             lambda: Unknown(
                 f"MODE {int(after[0]):#x} instead of {int(w.s[MODE, 0]):#x} (rounding, denormals, exceptions)"
             ),
         )
+        if ((after ^ w.s[MODE]) & np.uint32(DENORMALS)).any():
+            from torch import set_flush_denormal
+
+            set_flush_denormal(not int(after[0]) & DENORMALS)
         w.s[MODE] = after
 
     return step

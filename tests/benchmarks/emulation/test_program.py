@@ -140,6 +140,14 @@ def product(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constex
         b += BK * N
     tl.store(c + m[:, None] * N + n[None, :], total)
 
+@triton.jit
+def inverted(x):
+    i = tl.arange(0, 64)
+    tl.store(x + i, 1 / tl.load(x + i))
+
+c = torch.full((64,), 2.0, device="cuda")
+inverted[(1,)](c, allow_flush_denorm=True)  # but for the steps of a division
+assert (c == 0.5).all()
 a, b, c = (torch.randn(shape, device="cuda") for shape in ((128, 256), (256, 128), (128, 128)))
 assert torch.histc(torch.tensor([0, 0, 1], device="cuda"), 2).tolist() == [2, 1]  # of whole numbers
 amd.hipblas.HipblasLt(c).matmul(a, b.T, c)
