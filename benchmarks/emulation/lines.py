@@ -318,11 +318,10 @@ class Lower:
         if values.dtype == BOOL:
             place = body.at(body.table("i8", contents), body.chunk_start)
             return body.put(f"trunc <{CHUNK} x i8> {body.put(f'load <{CHUNK} x i8>, ptr {place}')} to {self.kind}")
-        place = body.at(body.table(f"i{8 * values.itemsize}", contents), self.scaled(values.itemsize))
+        place = body.at(
+            body.table(f"i{8 * values.itemsize}", contents), body.put(f"mul i64 {body.chunk_start}, {values.itemsize}")
+        )
         return body.put(f"load {self.kind}, ptr {place}, align {values.itemsize}")
-
-    def scaled(self, size: int) -> str:
-        return self.body.put(f"mul i64 {self.body.chunk_start}, {size}")
 
     # Between lanes.
 
@@ -340,27 +339,26 @@ class Lower:
         if width != "i64":
             index = body.put(f"zext {width} {index} to i64")
         place = body.put(f"getelementptr {kind}, ptr {body.slot(self.node)}, i64 {index}")
-        return self.from_memory(source, body.put(f"load {kind}, ptr {place}"), False)
+        return self.from_memory(source, body.put(f"load {kind}, ptr {place}"))
 
     def do_shuffle(self) -> str:
         places = ", ".join(f"i32 {place}" for place in self.node.data)
         return self.body.put(f"shufflevector {self.kind} {self.arg(0)}, {self.kind} poison, <{CHUNK} x i32> <{places}>")
 
-    def from_memory(self, source: Node, value: str, by_lane: bool) -> str:
+    def from_memory(self, source: Node, value: str) -> str:
         if source.dtype != BOOL:
             return value
-        many = f"<{CHUNK} x i8>" if by_lane else "i8"
-        return self.body.put(f"trunc {many} {value} to {self.kind}")
+        return self.body.put(f"trunc {self.like('i8')} {value} to {self.kind}")
 
     def do_across(self) -> str:
         body, (source, index) = self.body, self.node.args
         kind, wide = body.memory_type(source), scalar_type(index.dtype)
         if rows := _rows_of(index):
-            return self.from_memory(source, self.of_row(kind, *rows), True)
+            return self.from_memory(source, self.of_row(kind, *rows))
         places = body.value(index, True)
         if wide != "i64":
             places = body.put(f"zext <{CHUNK} x {wide}> {places} to <{CHUNK} x i64>")
-        return self.from_memory(source, self.gathered(kind, body.slot(self.node), places), True)
+        return self.from_memory(source, self.gathered(kind, body.slot(self.node), places))
 
     def of_row(self, kind: str, rows: Any, places: Any) -> str:
         """Lanes of one row for each, in the same order."""
