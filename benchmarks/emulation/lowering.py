@@ -225,9 +225,9 @@ class _Function(Body):
 
     def _ask_if(self, flag: str) -> None:
         """Leave the instruction to the executor where a flag is set."""
-        going = f"able{self._count}"
-        self.do(f"br i1 {flag}, label %ask, label %{going}")
-        self.lines.append(f"{going}:")
+        going = self.name()
+        self.do(f"br i1 {flag}, label %ask, label {going}")
+        self.lines.append(f"{going[1:]}:")
 
     def _add(self, place: int, value: str, base: str = "%rec") -> str:
         """Add to a number of the record or of the wave; what it is then."""
