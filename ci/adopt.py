@@ -89,7 +89,7 @@ class ScriptRequest:
     arguments: of the script.  folder: below the top, in which it runs.  paths: folders for imports, below the top of
     each checkout or absolute.  device: "cpu" or "".  ranks: that run it together; 0: as many as it starts itself.
     budget_min: minutes for survey and trials, which are divided over budget_trials.  all_cases: time what runs the same
-    code on both sides, too.  own: a side that has the script runs its own text.
+    code on both sides, too.  own: a side that has the script runs its own text.  warning: what the verdict says first.
     """
 
     path: Path
@@ -103,6 +103,7 @@ class ScriptRequest:
     budget_trials: int = 7
     all_cases: bool = False
     own: bool = False
+    warning: str = ""
 
     def options(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path) -> list[str]:
         """The options of the measuring program, apart from progress."""

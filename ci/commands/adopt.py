@@ -138,7 +138,9 @@ def adopt(given: Given) -> int:
             click.echo(f"CANNOT TELL: {plain(error, 2000)}")
         return NO_VERDICT
     trials, rejected = outcome.file.trials, outcome.file.rejected
-    code = shown(outcome.judgement, trials, rejected, given.as_json, checkouts, f"script {request.path}")
+    warnings = (*filter(None, [request.warning]), *outcome.judgement.warnings)
+    judgement = dataclasses.replace(outcome.judgement, warnings=warnings)
+    code = shown(judgement, trials, rejected, given.as_json, checkouts, f"script {request.path}")
     printed = PRINTED.format(out=file, role="head")
     console.print(f"trials: {file}; what the script printed: {printed}", markup=False, soft_wrap=True)
     return code
@@ -192,12 +194,16 @@ def _request(repository: Repository, checkouts: Sequence[LocalCheckout], given: 
         other = next((role for role, path in sides.items() if path.is_file()), "")
         step = f"it is in {other}: --script-from {other}" if other else "name a script of this repository"
         raise click.UsageError(f"there is no script {below} in {taken}; {step}")
+    warning = ""
     if not own and len({path.read_bytes() for path in sides.values() if path.is_file()}) > 1:
-        said = f"{below} differs between base and head: both sides run the text of {taken}"
-        click.echo(f"{said} (--script-from chooses)", err=True)
+        warning = (
+            f"{below} differs between base and head: both sides run the text of {taken} (--script-from chooses), and "
+            "what differs in it is not compared"
+        )
+        click.echo(warning, err=True)
     here = Path.cwd().resolve()
     folder = here.relative_to(root) if here.is_relative_to(root) else below.parent
     arguments = words_behind()
     paths = import_paths(root, given.paths)
     request = ScriptRequest(below, source, arguments, folder, paths, given.device or "", given.budget)
-    return dataclasses.replace(request, ranks=given.ranks or 0, all_cases=given.all_cases, own=own)
+    return dataclasses.replace(request, ranks=given.ranks or 0, all_cases=given.all_cases, own=own, warning=warning)

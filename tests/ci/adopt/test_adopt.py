@@ -84,7 +84,8 @@ def test_a_slower_commit_is_found_by_a_script_that_knows_nothing_of_us(inside, t
         "speed/mine/size=96",
     }
     assert "SLOWER" not in {verdict for name, verdict in verdicts.items() if name.startswith("speed/torch")}
-    assert "speed.py differs between base and head: both sides run the text of head" in found.stderr
+    assert "speed.py differs between base and head: both sides run the text of head" in said["warnings"][0]
+    assert said["warnings"][0] in found.stderr
     assert "arguments: ['--json', 'x']" in Path(f"{out}.head.txt").read_text()
     assert "arguments" not in found.stdout
     replayed = ridgeline("ab", "--replay", str(out), "--json")
