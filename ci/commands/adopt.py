@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from ci.isa.judge import CodeVerdict, IsaJudgement, as_json
 from ci.isa.rules import load_policy
 from ci.isa.text import lines
 from ci.judging import live, policy
+from ci.judging.types import Verdict
 from ci.options import (
     ANY,
     BUDGET,
@@ -131,6 +133,11 @@ def adopt(given: Given) -> int:
         few = min(plan.trials or settings.looks[-1], settings.looks[0] + settings.confirming)
         asked = dataclasses.replace(request, budget_trials=few)
         outcome = live.compare(checkouts, plan, rules, kind, file, console, asked.measure)
+        warnings = (*filter(None, [request.warning]), *outcome.judgement.warnings)
+        judgement = dataclasses.replace(outcome.judgement, warnings=warnings)
+        if request.warning and judgement.verdict is Verdict.SAME and all(one.ratio is None for one in judgement.cases):
+            step = "move what is to be compared into a module that it imports"
+            raise NothingToCompare(f"{request.warning}; all else that it times runs the same code: {step}")
     except NothingToCompare as error:  # no verdict
         if given.as_json:
             print_json({"verdict": "CANNOT TELL", "why": str(error), "cases": []})
@@ -138,8 +145,6 @@ def adopt(given: Given) -> int:
             click.echo(f"CANNOT TELL: {plain(error, 2000)}")
         return NO_VERDICT
     trials, rejected = outcome.file.trials, outcome.file.rejected
-    warnings = (*filter(None, [request.warning]), *outcome.judgement.warnings)
-    judgement = dataclasses.replace(outcome.judgement, warnings=warnings)
     code = shown(judgement, trials, rejected, given.as_json, checkouts, f"script {request.path}")
     printed = PRINTED.format(out=file, role="head")
     console.print(f"trials: {file}; what the script printed: {printed}", markup=False, soft_wrap=True)
@@ -181,6 +186,15 @@ def _print_listing(seen: SeenScript, given: Given) -> int:
     return PASS
 
 
+def _statements(script: Path) -> str:
+    """What a script says apart from comments; its bytes, if Python cannot read it."""
+    text = script.read_bytes()
+    try:
+        return ast.dump(ast.parse(text))
+    except (SyntaxError, ValueError):
+        return repr(text)
+
+
 def _request(repository: Repository, checkouts: Sequence[LocalCheckout], given: Given) -> ScriptRequest:
     root = repository.root.resolve()
     below = given.script.resolve().relative_to(root)
@@ -195,7 +209,7 @@ def _request(repository: Repository, checkouts: Sequence[LocalCheckout], given: 
         step = f"it is in {other}: --script-from {other}" if other else "name a script of this repository"
         raise click.UsageError(f"there is no script {below} in {taken}; {step}")
     warning = ""
-    if not own and len({path.read_bytes() for path in sides.values() if path.is_file()}) > 1:
+    if not own and len({_statements(path) for path in sides.values() if path.is_file()}) > 1:
         warning = (
             f"{below} differs between base and head: both sides run the text of {taken} (--script-from chooses), and "
             "what differs in it is not compared"
