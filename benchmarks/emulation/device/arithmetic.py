@@ -96,8 +96,13 @@ def _of_gradients(weight: int) -> Callable[[Any, int], torch.dtype | None]:
 
 
 def _softmax(func: Any) -> Any:
-    """A softmax that a GPU computes of fp16 in fp32, which the CPU refuses."""
-    return lambda tensor, dim, half_to_float: func(tensor.float() if half_to_float else tensor, dim, False)
+    """A softmax in fp32, rounded once; of log_softmax the CPU rounds the logarithm of the sum to bf16 before."""
+
+    def softmax(tensor: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
+        result = func(_wider(tensor, torch.float32), dim, False)
+        return result if half_to_float else result.to(tensor.dtype)
+
+    return softmax
 
 
 def _gradient_of_softmax(is_log: bool) -> Callable[[Any], Any]:
