@@ -127,7 +127,7 @@ class OwnClocks:
             whole(sys.maxsize)
             return None
 
-        def asked() -> tuple[TimerCall, Any]:
+        def call_and_key() -> tuple[TimerCall, Any]:
             scope = ChainMap(frame.f_locals, frame.f_globals)
             values = {name: scope[name] for name in reads if name in scope}
             named = _read(function) if function else None
@@ -135,10 +135,10 @@ class OwnClocks:
             return call, (site, self._to.name(call, frame), *((name, _mark(one)) for name, one in values.items()))
 
         before = self._to.taken
-        whole(ROUNDS if self._held(asked()[1]) is None else 1)
+        whole(ROUNDS if self._held(call_and_key()[1]) is None else 1)
         if self._to.taken != before:
             return None
-        call, key = asked()
+        call, key = call_and_key()
         seconds = self._held(key)
         if seconds is None:
             seconds = statistics.fmean(self._to.time(call, frame).seconds)
